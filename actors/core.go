@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package actors
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/tableward/tableward/rules"
+	"github.com/tableward/tableward/transaction"
+)
+
+// core is the logic of one table's actor: events in, effects out, no goroutine, no clock,
+// no I/O. The actor drives it in production and Machine in a replay, so that there is one
+// logic. It asks for at most one operation of the dataplane at a time.
+type core struct {
+	id      rules.TableID
+	state   *transaction.State
+	stale   bool    // what the kernel holds must be read before the next plan
+	pending []*item // not yet in a batch, in order
+	waiting []*item // for a kernel chain that does not exist
+	parked  []*item // answered Unavailable for want of an environment; still wished
+	run     *run    // nil when idle
+	resting bool    // in backoff: wakes by a tick
+	backoff *backoff.ExponentialBackOff
+}
+
+// item is one message on its way to its answer.
+type item struct {
+	msg      transaction.Message
+	reply    func(Answer) // nil: the runtime's OnAnswer gets it
+	answered bool         // it has its answer
+	done     bool         // nothing is left to try: it is in the kernel, or refused; a parked item is answered, not done
+}
+
+// The events of a core. mail may come at any time; the others answer an effect.
+type (
+	event    interface{ isEvent() }
+	mail     struct{ items []*item }
+	tick     struct{} // the backoff is over
+	readDone struct {
+		snap rules.Snapshot
+		err  error
+	}
+	canonDone struct {
+		asked  []rules.Rule
+		canons []rules.Canon // nil when it cannot be had
+	}
+	restoreDone struct{ err error }
+	// stopNow answers all that has no answer; nothing is tried any more.
+	stopNow struct{}
+)
+
+func (mail) isEvent()        {}
+func (tick) isEvent()        {}
+func (readDone) isEvent()    {}
+func (canonDone) isEvent()   {}
+func (restoreDone) isEvent() {}
+func (stopNow) isEvent()     {}
+
+// The effects of a core. Answers come first in the order in which they are given; an
+// operation of the dataplane or a rest is the last.
+type (
+	effect  interface{ isEffect() }
+	doReply struct {
+		item   *item
+		answer Answer
+	}
+	doRead    struct{}
+	doCanon   struct{ rules []rules.Rule }
+	doRestore struct {
+		input []byte
+		phase phase
+	}
+	doRest struct{ after time.Duration }
+)
+
+func (doReply) isEffect()   {}
+func (doRead) isEffect()    {}
+func (doCanon) isEffect()   {}
+func (doRestore) isEffect() {}
+func (doRest) isEffect()    {}
+
+// phase says what a restore is for; its words are those of a message log's faults.
+type phase string
+
+const (
+	phaseModify phase = "modify"
+	phaseDelete phase = "delete"
+)
+
+// Bounds of the rests between tries while the environment is in passing trouble.
+const (
+	firstRest = 100 * time.Millisecond
+	longest   = 5 * time.Second
+)
+
+func newCore(cfg transaction.Config, jitter float64) (*core, error) {
+	state, err := transaction.NewState(cfg)
+	if err != nil {
+		return nil, err
+	}
+	b := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(firstRest), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(longest), backoff.WithRandomizationFactor(jitter),
+		backoff.WithMaxElapsedTime(0), // as long as the runtime lives
+	)
+	return &core{id: cfg.Table, state: state, stale: true, backoff: b}, nil
+}
+
+// busy tells whether an event is awaited that the core has asked for.
+func (c *core) busy() bool { return c.run != nil || c.resting }
+
+// step takes one event and returns what is to be done about it.
+func (c *core) step(e event) []effect {
+	switch e := e.(type) {
+	case mail:
+		c.pending = append(c.pending, e.items...)
+		return nil
+	case tick:
+		c.resting = false
+	case readDone:
+		return c.onRead(e)
+	case canonDone:
+		return c.onCanon(e)
+	case restoreDone:
+		return c.onRestore(e)
+	case stopNow:
+		return c.giveUp()
+	}
+	return nil
+}
+
+// begin makes one batch of all that is pending and starts on it. Call it when the core is
+// not busy; it does nothing when nothing is pending.
+func (c *core) begin() []effect {
+	if c.busy() || len(c.pending) == 0 {
+		return nil
+	}
+	if slices.ContainsFunc(c.pending, func(it *item) bool { _, ok := it.msg.Body.(transaction.Refresh); return ok }) {
+		c.unpark() // what an absent environment had stopped is tried at each refresh
+	}
+	c.run = &run{groups: [][]*item{c.pending}}
+	c.pending = nil
+	return c.attempt()
+}
+
+// rest puts what has no answer yet back in front of the mail and waits before it is tried
+// again, together with what has come meanwhile.
+func (c *core) rest() []effect {
+	c.pending = append(c.run.undone(), c.pending...)
+	c.run = nil
+	c.resting = true
+	return []effect{doRest{after: c.backoff.NextBackOff()}}
+}
+
+// unpark puts wishes that an absent environment had stopped back into the mail.
+func (c *core) unpark() {
+	c.pending = append(c.parked, c.pending...)
+	c.parked = nil
+}
+
+// wake takes the messages whose kernel chain has appeared out of the waiting ones.
+func (c *core) wake() []*item {
+	var ready []*item
+	c.waiting = slices.DeleteFunc(c.waiting, func(it *item) bool {
+		b, ok := it.msg.Body.(transaction.EditRules)
+		there := ok && c.state.ContentOf(b.Chain) != transaction.Absent
+		if there {
+			ready = append(ready, it)
+		}
+		return there
+	})
+	return ready
+}
+
+// giveUp answers all that has no answer: the runtime stops.
+func (c *core) giveUp() []effect {
+	var all []*item
+	if c.run != nil {
+		all = c.run.undone()
+		c.run = nil
+	}
+	all = append(append(all, c.pending...), c.waiting...)
+	c.pending, c.waiting, c.parked, c.resting = nil, nil, nil, false
+	var out []effect
+	for _, it := range all {
+		out = c.answer(out, it, Unavailable, ErrStopped)
+	}
+	return out
+}
+
+// conclude appends the final answer to an item about which nothing is left to do.
+func (c *core) conclude(out []effect, it *item, r Result, err error) []effect {
+	it.done = true
+	return c.answer(out, it, r, err)
+}
+
+// answer appends the answer to an item, unless it has one.
+func (c *core) answer(out []effect, it *item, r Result, err error) []effect {
+	if it.answered {
+		return out
+	}
+	it.answered = true
+	return append(out, doReply{it, Answer{
+		ID: it.msg.ID, Owner: it.msg.Owner, Table: c.id, Kind: it.msg.Body.Kind(), Result: r, Err: err,
+	}})
+}
+
+// perform carries an operation out and returns the event that answers it. It is the only
+// place where the dataplane is called.
+func perform(ctx context.Context, dp Dataplane, id rules.TableID, op effect) event {
+	switch op := op.(type) {
+	case doRead:
+		snap, err := dp.Read(ctx, id)
+		return readDone{snap, err}
+	case doCanon:
+		canons, err := dp.Canon(ctx, id, op.rules)
+		if err != nil || len(canons) != len(op.rules) {
+			canons = nil
+		}
+		return canonDone{op.rules, canons}
+	case doRestore:
+		return restoreDone{dp.Restore(ctx, id, op.input)}
+	}
+	return nil
+}
+
+// failRun answers what the batch under way holds, after a panic of our own.
+func (c *core) failRun(err error) []effect {
+	c.stale = true
+	if c.run == nil {
+		return nil
+	}
+	var out []effect
+	for _, it := range c.run.undone() {
+		out = c.conclude(out, it, Rejected, err)
+	}
+	c.run = nil
+	return out
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package actors
+
+import (
+	"context"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// Dataplane is what a table actor needs of the kernel. dataplane.Kernel and dataplane.Sim
+// satisfy it. It is called by one goroutine for each table at a time, and by several for
+// different tables at once.
+type Dataplane interface {
+	// Restore applies one block, *table to COMMIT, as a whole or not at all. An error is a
+	// *dataplane.RestoreError.
+	Restore(ctx context.Context, id rules.TableID, input []byte) error
+	// Read returns all chains of the table, those named in full; with none named, all.
+	Read(ctx context.Context, id rules.TableID, chains ...string) (rules.Snapshot, error)
+	// Canon returns what the tool reads back for each rule; nil where it refuses the rule.
+	// An error means that it cannot be had here, and texts are compared instead.
+	Canon(ctx context.Context, id rules.TableID, rs []rules.Rule) ([]rules.Canon, error)
+}

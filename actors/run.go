@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package actors
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/tableward/tableward/dataplane"
+	"github.com/tableward/tableward/rules"
+	"github.com/tableward/tableward/transaction"
+)
+
+// run is one batch on its way through the kernel.
+type run struct {
+	groups [][]*item // what is still to be tried; the first is being tried
+	seq    []*item   // all of the batch, in order, once a group has been split off
+
+	// The try under way.
+	fresh    bool // the kernel has been read for it
+	learned  bool // what the tool reads back has been asked for
+	txn      *transaction.Txn
+	outcomes []transaction.Outcome
+	sent     []byte
+	err      *dataplane.RestoreError // why the kernel refused the block sent last
+	refused  []byte                  // the block that the kernel refused before it was read again
+
+	deletes  [][]string // names that the delete block in flight and those after it delete
+	deferred []*item    // of a split batch: judged last, when all the rest is in
+	applied  []*item    // of a split batch: in the kernel
+	last     bool       // the deferred ones are being tried, together
+	single   bool       // and now one by one
+}
+
+// split tells whether the batch has been taken apart.
+func (r *run) split() bool { return r.seq != nil }
+
+// undone returns what is neither in the kernel nor refused, in the order in which it came.
+func (r *run) undone() []*item {
+	all := r.seq
+	if all == nil && len(r.groups) > 0 {
+		all = r.groups[0]
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(it *item) bool { return it.done })
+}
+
+func messages(items []*item) []transaction.Message {
+	out := make([]transaction.Message, len(items))
+	for i, it := range items {
+		out[i] = it.msg
+	}
+	return out
+}
+
+// attempt tries the first group: read if need be, plan, write.
+func (c *core) attempt() []effect {
+	r := c.run
+	for len(r.groups) > 0 && len(r.groups[0]) == 0 {
+		r.groups = r.groups[1:]
+	}
+	if len(r.groups) == 0 {
+		return c.afterGroups()
+	}
+	if r.single {
+		r.groups[0] = r.inOrder(slices.Concat(r.groups[0], r.applied))
+	}
+	msgs := messages(r.groups[0])
+	if !r.fresh && (c.stale || slices.ContainsFunc(msgs, needsRead)) {
+		return []effect{doRead{}}
+	}
+	if !r.learned {
+		if rs := c.state.Unlearned(msgs); len(rs) > 0 {
+			return []effect{doCanon{rs}}
+		}
+	}
+	r.txn, r.outcomes = c.state.Propose(msgs)
+	plan := r.txn.Plan()
+	if len(plan.Modify.Lines) == 0 {
+		r.refused = nil
+		return c.commit()
+	}
+	r.sent = rules.AppendRestore(nil, plan.Modify)
+	if r.refused != nil && string(r.refused) == string(r.sent) {
+		return c.isolate()
+	}
+	r.refused = nil
+	return []effect{doRestore{r.sent, phaseModify}}
+}
+
+// needsRead tells whether a message can only be planned against what the kernel holds now:
+// rules of kernel chains are placed among those of strangers.
+func needsRead(m transaction.Message) bool {
+	switch m.Body.(type) {
+	case transaction.EditRules, transaction.Refresh, transaction.Cleanup:
+		return true
+	}
+	return false
+}
+
+func (c *core) onRead(e readDone) []effect {
+	r := c.run
+	if r == nil {
+		return nil
+	}
+	if e.err != nil {
+		return c.trouble(e.err)
+	}
+	c.state.Observe(e.snap)
+	c.stale, r.fresh, r.learned = false, true, false
+	if ready := c.wake(); len(ready) > 0 {
+		c.pending = append(ready, c.pending...)
+	}
+	return c.attempt()
+}
+
+func (c *core) onCanon(e canonDone) []effect {
+	for i, r := range e.asked {
+		var canon rules.Canon
+		if e.canons != nil {
+			canon = e.canons[i]
+		}
+		c.state.Learn(r.String(), canon)
+	}
+	if c.run == nil {
+		return nil
+	}
+	c.run.learned = true
+	return c.attempt()
+}
+
+func (c *core) onRestore(e restoreDone) []effect {
+	r := c.run
+	if r == nil {
+		return nil
+	}
+	if len(r.deletes) > 0 {
+		return c.onDelete(e.err)
+	}
+	if e.err == nil {
+		c.backoff.Reset()
+		return c.commit()
+	}
+	var re *dataplane.RestoreError
+	refused := errors.As(e.err, &re) && (re.Class == dataplane.Rejected || re.Class == dataplane.RejectedSomewhere)
+	if !refused {
+		return c.trouble(e.err)
+	}
+	r.err = re
+	if r.refused == nil && !r.fresh && !r.split() {
+		// The kernel may not be what we believe: somebody may have deleted what a message
+		// jumps to. Nobody is blamed before that has been looked at.
+		r.refused = r.sent
+		return []effect{doRead{}}
+	}
+	return c.isolate()
+}
+
+// trouble is a failure that is no message's fault.
+func (c *core) trouble(err error) []effect {
+	var re *dataplane.RestoreError
+	if !errors.As(err, &re) {
+		c.stale = true
+		return c.rest()
+	}
+	switch re.Class {
+	case dataplane.Unavailable:
+		c.stale = true
+		return c.park(err)
+	case dataplane.TooLarge:
+		c.run.err = re
+		return c.isolate() // no line is trusted: halves
+	case dataplane.Unknown:
+		c.stale = true
+	}
+	return c.rest()
+}
+
+// park answers a batch that the environment has no place for, and keeps it as wished.
+func (c *core) park(err error) []effect {
+	var out []effect
+	for _, it := range c.run.undone() {
+		out = c.answer(out, it, Unavailable, err)
+		c.parked = append(c.parked, it)
+	}
+	c.run = nil
+	return append(out, c.begin()...)
+}
+
+// commit takes over what the kernel has taken, answers, and goes on to the deletes.
+func (c *core) commit() []effect {
+	r := c.run
+	c.state.Commit(r.txn)
+	out := c.settle()
+	if names := r.txn.Plan().Deletes(); len(names) > 0 {
+		r.deletes = [][]string{names}
+		return append(out, c.sendDelete())
+	}
+	return append(out, c.nextGroup()...)
+}
+
+// settle gives the answers of a group that is in the kernel, in order.
+func (c *core) settle() []effect {
+	r := c.run
+	var out []effect
+	for i, it := range r.groups[0] {
+		switch o := r.outcomes[i]; o.Result {
+		case transaction.Applied:
+			r.applied = append(r.applied, it)
+			out = c.conclude(out, it, Applied, nil)
+		case transaction.Superseded:
+			out = c.conclude(out, it, Superseded, nil)
+		case transaction.Waiting:
+			if !it.done {
+				c.wait(it)
+			}
+		case transaction.Rejected, transaction.Conflict:
+			if r.split() && !r.last {
+				r.deferred = append(r.deferred, it)
+				continue
+			}
+			result := Rejected
+			if o.Result == transaction.Conflict {
+				result = Conflict
+			}
+			out = c.conclude(out, it, result, o.Err)
+		}
+	}
+	return out
+}
+
+func (c *core) nextGroup() []effect {
+	r := c.run
+	r.groups = r.groups[1:]
+	r.fresh, r.learned, r.refused = false, false, nil
+	return c.attempt()
+}
+
+// afterGroups tries what was set aside while a batch was taken apart: with all that is in
+// the kernel in its place of the order, so that a late message overwrites nothing newer.
+func (c *core) afterGroups() []effect {
+	r := c.run
+	if len(r.deferred) == 0 || r.last {
+		c.run = nil
+		return c.begin()
+	}
+	r.last = true
+	r.groups = [][]*item{r.inOrder(slices.Concat(r.deferred, r.applied))}
+	r.deferred = nil
+	return c.attempt()
+}
+
+// inOrder sorts items by their place in the batch.
+func (r *run) inOrder(items []*item) []*item {
+	in := make(map[*item]bool, len(items))
+	for _, it := range items {
+		in[it] = true
+	}
+	var out []*item
+	for _, it := range r.seq {
+		if in[it] {
+			out = append(out, it)
+		}
+	}
+	return out
+}

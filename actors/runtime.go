@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package actors
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"github.com/tableward/tableward/rules"
+	"github.com/tableward/tableward/transaction"
+)
+
+// Options are what a Runtime may be told. The zero value is the production default, with
+// no prefix.
+type Options struct {
+	// Table is the configuration that every table shares; Table.Table is filled in.
+	Table transaction.Config
+	// OnAnswer gets the answers of messages that were only told. It is called by the table's
+	// actor and must not block.
+	OnAnswer func(Answer)
+	// Observe gets reads, restores and answers as they happen. It is called by several
+	// goroutines and must not block.
+	Observe func(Event)
+	// Clock is the time that waits are measured by; nil is the machine's.
+	Clock Clock
+	// Logger gets what operators should know; the zero value logs nothing.
+	Logger zerolog.Logger
+	// NoJitter makes rests between tries exactly what the backoff says.
+	NoJitter bool
+}
+
+// Runtime owns the tables of one network namespace: one actor for each IP version and
+// table, started when its first message comes. Its own methods speak for the owner "".
+type Runtime struct {
+	Feature
+
+	dp     Dataplane
+	opts   Options
+	system *actor.ActorSystem
+	ctx    context.Context // ends when operations under way must end
+	cancel context.CancelFunc
+	ids    atomic.Uint64
+
+	mu      sync.RWMutex // guards what follows; senders hold it for reading while they send
+	state   lifecycle
+	tables  map[rules.TableID]*shell
+	pids    map[rules.TableID]*actor.PID
+	inSyncs []string // owners that are in sync, for tables that are started later
+}
+
+type lifecycle uint8
+
+const (
+	fresh lifecycle = iota
+	running
+	stopped
+)
+
+// New returns a Runtime that has touched nothing yet.
+func New(dp Dataplane, opts Options) (*Runtime, error) {
+	check := opts.Table
+	check.Table = rules.TableID{IPVersion: rules.IPv4, Name: "filter"}
+	if err := check.Validate(); err != nil {
+		return nil, err
+	}
+	if opts.Clock == nil {
+		opts.Clock = RealClock{}
+	}
+	r := &Runtime{dp: dp, opts: opts, tables: map[rules.TableID]*shell{}, pids: map[rules.TableID]*actor.PID{}}
+	r.Feature = Feature{rt: r}
+	return r, nil
+}
+
+// Start makes the Runtime ready for messages. It touches no table: a table is read when its
+// first message comes.
+func (r *Runtime) Start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state != fresh {
+		return
+	}
+	handler := zerolog.NewSlogHandler(r.opts.Logger.Level(zerolog.WarnLevel))
+	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+		return slog.New(handler)
+	}))
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.state = running
+}
+
+// Stop takes no more messages, waits until all that were taken are answered, and ends. When
+// ctx ends first, the operation under way is ended and what is still pending is answered
+// Unavailable. The rules stay in the kernel. Stopping twice is safe.
+func (r *Runtime) Stop(ctx context.Context) error {
+	r.mu.Lock()
+	was := r.state
+	r.state = stopped
+	r.mu.Unlock()
+	if was != running {
+		return nil
+	}
+	var waits []chan struct{}
+	for id, pid := range r.pids {
+		done := make(chan struct{})
+		waits = append(waits, done)
+		_ = id
+		r.system.Root.Send(pid, drain{done})
+	}
+	err := r.await(ctx, waits)
+	r.cancel()
+	for _, s := range r.tables {
+		s.work.Wait()
+	}
+	for _, pid := range r.pids {
+		_ = r.system.Root.PoisonFuture(pid).Wait()
+	}
+	r.system.Shutdown()
+	return err
+}
+
+// await waits for every table to drain; when ctx ends, it has them give up.
+func (r *Runtime) await(ctx context.Context, waits []chan struct{}) error {
+	for _, done := range waits {
+		select {
+		case <-done:
+			continue
+		case <-ctx.Done():
+		}
+		r.cancel()
+		for _, pid := range r.pids {
+			r.system.Root.Send(pid, abort{})
+		}
+		for _, d := range waits {
+			<-d
+		}
+		return ctx.Err()
+	}
+	return nil
+}
+
+// PID returns the actor of a table, for senders that are actors of the same system (see
+// System) and speak Request.
+func (r *Runtime) PID(id rules.TableID) (*actor.PID, error) {
+	r.mu.RLock()
+	pid, state := r.pids[id], r.state
+	r.mu.RUnlock()
+	if pid != nil || state != running {
+		return pid, state.err()
+	}
+	return r.spawn(id)
+}
+
+// System returns the actor system that the table actors live in, for feature actors that
+// are to live beside them.
+func (r *Runtime) System() *actor.ActorSystem { return r.system }
+
+func (l lifecycle) err() error {
+	switch l {
+	case fresh:
+		return ErrNotStarted
+	case stopped:
+		return ErrStopped
+	}
+	return nil
+}
+
+// spawn starts the actor of a table.
+func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.state.err(); err != nil || r.pids[id] != nil {
+		return r.pids[id], err
+	}
+	cfg := r.opts.Table
+	cfg.Table = id
+	jitter := 0.1
+	if r.opts.NoJitter {
+		jitter = 0
+	}
+	c, err := newCore(cfg, jitter)
+	if err != nil {
+		return nil, err
+	}
+	s := &shell{rt: r, core: c}
+	props := actor.PropsFromProducer(func() actor.Actor { return s })
+	pid, err := r.system.Root.SpawnNamed(props, "table-"+strconv.Itoa(int(id.IPVersion))+"-"+id.Name)
+	if err != nil {
+		return nil, err
+	}
+	r.tables[id], r.pids[id] = s, pid
+	for _, owner := range r.inSyncs {
+		msg := transaction.Message{ID: owner + " in sync", Owner: owner, Body: transaction.InSync{}}
+		r.system.Root.Send(pid, &envelope{[]*item{{msg: msg, answered: true}}})
+	}
+	return pid, nil
+}
+
+// post puts items into a table's mailbox as one, so that they are in one batch.
+func (r *Runtime) post(id rules.TableID, items []*item) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	for {
+		r.mu.RLock()
+		pid, err := r.pids[id], r.state.err()
+		if err == nil && pid != nil {
+			r.system.Root.Send(pid, &envelope{items})
+		}
+		r.mu.RUnlock()
+		if err != nil || pid != nil {
+			return err
+		}
+		if _, err := r.spawn(id); err != nil {
+			return err
+		}
+	}
+}
+
+// deliver gives an answer to who waits for it.
+func (r *Runtime) deliver(it *item, a Answer) {
+	if r.opts.Observe != nil {
+		r.observe(Event{Table: a.Table, Kind: EventAnswer, Answer: &a})
+	}
+	switch {
+	case it.reply != nil:
+		it.reply(a)
+	case r.opts.OnAnswer != nil:
+		r.opts.OnAnswer(a)
+	}
+}
+
+func (r *Runtime) observe(e Event) {
+	if r.opts.Observe != nil {
+		r.opts.Observe(e)
+	}
+}
+
+// named gives a message without an id one of its own.
+func (r *Runtime) named(m transaction.Message) transaction.Message {
+	if m.ID == "" {
+		m.ID = strconv.FormatUint(r.ids.Add(1), 10)
+		if m.Owner != "" {
+			m.ID = m.Owner + "#" + m.ID
+		}
+	}
+	return m
+}

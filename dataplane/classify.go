@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The forms in which the tools name a line, on either backend. Texts that a rule's author
+// chose (a comment, a chain's name) may stand in the same output, so each form is tied to
+// the start of its line.
+var (
+	programPrefix = regexp.MustCompile(`^\S*ip6?tables\S*( v[0-9.]+)?( \([a-z_]+\))?:? ?`)
+	lineOccurred  = regexp.MustCompile(`(?m)^Error occurred at line: (\d+)$`)
+	lineFailed    = regexp.MustCompile(`(?m)^\S*ip6?tables\S*: line (\d+) failed(?:: (.*))?$`)
+	lineKernel    = regexp.MustCompile(`(?m)^line (\d+): (\S+ failed \(.*\): .*)$`)
+	linePolicy    = regexp.MustCompile("(?m)^\\S*ip6?tables\\S* v[^:]*: (Can't set policy `.*' on `.*' line (\\d+): .*)$")
+	lineExpected  = regexp.MustCompile(`(?m)COMMIT expected at line \d+$`)
+	tableUnknown  = regexp.MustCompile(`(?m)unable to initialize table '(.*)'|line \d+ table name '(.*)' invalid|^Table .(.*)' does not exist`)
+)
+
+// exact texts that say what an environment lacks or is short of, in the order in which they
+// are looked for.
+var environment = []struct {
+	text   string
+	class  Class
+	reason string // "" keeps the tool's words
+}{
+	{"can't open lock file", Unavailable, ""},
+	{"Can't lock ", Busy, "the xtables lock is held by another program"},
+	{"holding the xtables lock", Busy, "the xtables lock is held by another program"},
+	{"Permission denied (you must be root)", Unavailable, "no permission: CAP_NET_ADMIN is missing"},
+	{"Failed to initialize nft", Unavailable, ""},
+	{"Cannot initialize: ", Unavailable, ""},
+	{"Message too long", TooLarge, ""},
+	{"No buffer space available", Busy, ""},
+	{"calloc failed", Busy, ""},
+	{"Cannot allocate memory", Busy, ""},
+	{"Resource temporarily unavailable", Busy, ""},
+}
+
+// Classify turns a tool's exit code and standard error into an error; it returns nil for
+// exit code 0. The input is what the tool was given. A negative exit code, or one above
+// 128, means that the tool was killed by a signal.
+//
+// This is the one place where words of the tools are interpreted, for both backends and
+// both IP versions.
+func Classify(exitCode int, stderr string, input []byte) *RestoreError {
+	if exitCode == 0 {
+		return nil
+	}
+	e := &RestoreError{ExitCode: exitCode, Stderr: stderr, Class: RejectedSomewhere}
+	if exitCode < 0 || exitCode > 128 {
+		e.Class, e.Reason = Unknown, firstWords(stderr)
+		if e.Reason == "" {
+			e.Reason = "the tool was killed"
+		}
+		return e
+	}
+	if classifyEnvironment(e) {
+		return e
+	}
+	line := namedLine(e)
+	if e.Reason == "" {
+		e.Reason = firstWords(stderr)
+	}
+	lines := bytes.SplitAfter(input, []byte("\n"))
+	if line < 1 || line > len(lines) {
+		return e
+	}
+	text := strings.TrimRight(string(lines[line-1]), "\r\n")
+	// What the kernel refuses, and what nft finds at the end, is put down to the COMMIT line.
+	if strings.TrimSpace(text) == "COMMIT" && !strings.HasPrefix(e.Reason, "Bad argument") {
+		return e
+	}
+	e.Class, e.Line, e.Text = Rejected, line, text
+	return e
+}
+
+// classifyEnvironment recognises what is nobody's fault in the input. Only exit codes and
+// lines that a rule cannot forge count: a rule's own words stand in back quotes or after
+// an option's name, on lines that F1 errors begin.
+func classifyEnvironment(e *RestoreError) bool {
+	if m := tableUnknown.FindStringSubmatch(e.Stderr); m != nil && !lineKernel.MatchString(e.Stderr) {
+		e.Class, e.Reason = Unavailable, "table "+m[1]+m[2]+m[3]+" is not available"
+		return true
+	}
+	// Exit code 2 is the parser's: the words around the line are about the rule.
+	if e.ExitCode == 2 {
+		return false
+	}
+	for _, v := range environment {
+		i := strings.Index(e.Stderr, v.text)
+		if i < 0 {
+			continue
+		}
+		e.Class, e.Reason = v.class, v.reason
+		if e.Reason == "" {
+			begin := strings.LastIndexByte(e.Stderr[:i], '\n') + 1
+			e.Reason = firstWords(e.Stderr[begin:])
+		}
+		return true
+	}
+	return false
+}
+
+// namedLine returns the line that the tool blames, 0 if none, and sets the reason. Of
+// several lines of one refusal the first is returned: the kernel may name innocent lines
+// after it.
+func namedLine(e *RestoreError) int {
+	if m := lineKernel.FindStringSubmatch(e.Stderr); m != nil && e.ExitCode == 4 {
+		e.Reason = m[2]
+		return atoi(m[1])
+	}
+	if m := lineOccurred.FindStringSubmatch(e.Stderr); m != nil {
+		return atoi(m[1])
+	}
+	if m := linePolicy.FindStringSubmatch(e.Stderr); m != nil {
+		e.Reason = m[1]
+		return atoi(m[2])
+	}
+	if lineExpected.MatchString(e.Stderr) {
+		return 0
+	}
+	if m := lineFailed.FindStringSubmatch(e.Stderr); m != nil {
+		e.Reason = strings.TrimSuffix(m[2], ".")
+		if e.Reason == "" {
+			e.Reason = "line " + m[1] + " failed"
+		}
+		return atoi(m[1])
+	}
+	return 0
+}
+
+// firstWords returns the first line with anything to say, without the program's name and
+// without what merely accompanies an error.
+func firstWords(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "Warning:") || strings.HasPrefix(line, "# Warning:") ||
+			strings.HasPrefix(line, "Error occurred at line:") || strings.HasPrefix(line, "Try `") {
+			continue
+		}
+		for range 2 {
+			line = programPrefix.ReplaceAllString(line, "")
+		}
+		if line = strings.TrimSpace(line); line != "" {
+			return strings.ToValidUTF8(line, "\uFFFD")
+		}
+	}
+	return ""
+}
+
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}

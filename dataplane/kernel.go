@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// Options configure a Kernel. The zero Options are the production defaults.
+type Options struct {
+	Backend Backend // which tools to use; "" lets NewKernel choose
+	// NetNS is the network namespace to work in: a name below /run/netns, or a path with a
+	// slash in it. "" is the one that the process runs in.
+	NetNS string
+	// LockFile is the xtables lock that the legacy tools take; "" leaves it to them.
+	LockFile string
+	// LockWait is how long a legacy tool waits for the lock. Whole seconds are all that the
+	// tools understand, and 0 would make some of them wait for ever: 10 s by default, 1 s at
+	// least.
+	LockWait time.Duration
+	// BaseDeadline and LineDeadline bound one run of a tool: the first for the run, the
+	// second for each line of its input. 10 s and 2 ms by default.
+	BaseDeadline time.Duration
+	LineDeadline time.Duration
+	// ToolDir is the folder of the tools; "" looks along PATH, /usr/sbin and /sbin.
+	ToolDir string
+}
+
+func (o Options) withDefaults() Options {
+	if o.LockWait == 0 {
+		o.LockWait = 10 * time.Second
+	}
+	o.LockWait = max(o.LockWait.Round(time.Second), time.Second)
+	if o.BaseDeadline <= 0 {
+		o.BaseDeadline = 10 * time.Second
+	}
+	if o.LineDeadline <= 0 {
+		o.LineDeadline = 2 * time.Millisecond
+	}
+	return o
+}
+
+// Kernel writes to and reads from a real kernel by running the iptables tools, one run for
+// each operation. The backend is chosen once and never changed.
+//
+// A Kernel is safe for concurrent use, but keeps no order: one table's blocks must be
+// written by one caller, one after the other.
+type Kernel struct {
+	opts    Options
+	backend Backend
+	tools   map[rules.IPVersion]toolset
+	missing map[rules.IPVersion]error
+	info    Info
+	ns      *namespace
+
+	wg    sync.WaitGroup // tools that have given their answer and are still ending
+	canon canonizer
+}
+
+// NewKernel looks for the tools and chooses the backend. An error is a *MissingError or a
+// *RestoreError of class Unavailable that names what is absent. Absent IPv6 tools are no
+// error here: each operation on IPv6 returns one.
+func NewKernel(ctx context.Context, o Options) (*Kernel, error) {
+	o = o.withDefaults()
+	if o.Backend != "" && o.Backend != NFT && o.Backend != Legacy {
+		return nil, fmt.Errorf("unknown backend %q: nft or legacy", o.Backend)
+	}
+	ns, err := openNamespace(o.NetNS)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	k := &Kernel{opts: o, ns: ns}
+	if err := k.choose(ctx); err != nil {
+		ns.close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// Info describes the backend in use.
+func (k *Kernel) Info() Info { return k.info }
+
+// Close waits for tools that are still ending and gives namespaces back. No operation may
+// be running.
+func (k *Kernel) Close() error {
+	k.wg.Wait()
+	return errors.Join(k.canon.close(), k.ns.close())
+}
+
+// Restore applies one block of restore input, from *table to COMMIT, without flushing the
+// table. It returns nil only if the tool has said that it came past COMMIT.
+func (k *Kernel) Restore(ctx context.Context, id rules.TableID, input []byte) error {
+	t, err := k.toolset(id)
+	if err != nil {
+		return err
+	}
+	if err := k.ns.check(); err != nil {
+		return err
+	}
+	if re := k.restore(ctx, t, k.ns.enter, k.opts.LockFile, input); re != nil {
+		return re
+	}
+	return nil
+}
+
+// restore runs the restore tool with start.
+func (k *Kernel) restore(ctx context.Context, t toolset, start starter, lockFile string, input []byte) *RestoreError {
+	lines := bytes.Count(input, []byte("\n"))
+	limit := k.opts.BaseDeadline + time.Duration(lines)*k.opts.LineDeadline
+	args := []string{"--noflush", "--verbose"}
+	if k.backend == Legacy {
+		// Two words, and a whole number: any other form waits for ever or is refused by some
+		// release of the tools.
+		args = append(args, "-w", itoa(int(k.opts.LockWait/time.Second)))
+		limit += k.opts.LockWait
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errDeadline)
+	defer cancel()
+	r := run{
+		path: t.restore, args: args, env: environ(lockFile), start: start,
+		marker: newMarker(), patient: k.backend == Legacy, wg: &k.wg,
+	}
+	r.stdin = make([]byte, 0, len(input)+len(r.marker)+2)
+	r.stdin = append(r.stdin, input...)
+	if n := len(input); n > 0 && input[n-1] != '\n' {
+		// A marker glued to COMMIT would spoil the block.
+		r.stdin = append(r.stdin, '\n')
+	}
+	r.stdin = append(append(r.stdin, r.marker...), '\n')
+	return r.restore(ctx, input)
+}
+
+// toolset returns the tools for a table, or why there are none.
+func (k *Kernel) toolset(id rules.TableID) (toolset, error) {
+	if err := id.Validate(); err != nil {
+		return toolset{}, unavailable(err)
+	}
+	if err := k.missing[id.IPVersion]; err != nil {
+		return toolset{}, unavailable(err)
+	}
+	return k.tools[id.IPVersion], nil
+}
+
+func unavailable(err error) *RestoreError {
+	return &RestoreError{Class: Unavailable, ExitCode: -1, Reason: err.Error(), Err: err}
+}
+
+// environ is the environment of a tool: plain English, and the lock file if one is given.
+func environ(lockFile string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if strings.HasPrefix(v, "LC_") || strings.HasPrefix(v, "LANG=") || strings.HasPrefix(v, "LANGUAGE=") ||
+			lockFile != "" && strings.HasPrefix(v, lockVariable) {
+			continue
+		}
+		env = append(env, v)
+	}
+	env = append(env, "LC_ALL=C")
+	if lockFile != "" {
+		env = append(env, lockVariable+lockFile)
+	}
+	return env
+}
+
+const lockVariable = "XTABLES_LOCKFILE="

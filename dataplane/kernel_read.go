@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/tableward/tableward/rules"
+)
+
+var (
+	errCutShort     = errors.New("what was read has no whole table in it")
+	errIncompatible = errors.New("the table holds what the iptables tools cannot show; use nft")
+)
+
+// Read reads a table. Chains that are named are read in full; without a name all are.
+func (k *Kernel) Read(ctx context.Context, id rules.TableID, chains ...string) (rules.Snapshot, error) {
+	t, err := k.toolset(id)
+	if err != nil {
+		return rules.Snapshot{}, err
+	}
+	if err := k.ns.check(); err != nil {
+		return rules.Snapshot{}, err
+	}
+	saved, re := k.save(ctx, t, k.ns.enter, k.opts.LockFile, id.Name)
+	if re != nil {
+		return rules.Snapshot{}, re
+	}
+	snap := rules.Snapshot{Table: id, Chains: make(map[string]rules.SavedChain, len(saved.Chains))}
+	for _, c := range saved.Chains {
+		if len(chains) > 0 && !slices.Contains(chains, c.Name) {
+			c.Full, c.Rules = false, nil
+		}
+		snap.Chains[c.Name] = c
+	}
+	return snap, nil
+}
+
+// save runs the save tool for one table. The tools print every table that they can reach
+// with its built-in chains, touched or not, so what is not printed was not read.
+func (k *Kernel) save(ctx context.Context, t toolset, start starter, lockFile, table string) (rules.SavedTable, *RestoreError) {
+	ctx, cancel := context.WithTimeoutCause(ctx, k.opts.BaseDeadline, errDeadline)
+	defer cancel()
+	pr, pw := io.Pipe()
+	type parsed struct {
+		set *rules.Ruleset
+		err error
+	}
+	done := make(chan parsed, 1)
+	k.wg.Go(func() {
+		set, err := rules.ParseSave(pr)
+		// Whatever the parser left must still be read, or the tool would hang.
+		_, _ = io.Copy(io.Discard, pr)
+		done <- parsed{set, err}
+	})
+	r := run{path: t.save, args: []string{"-t", table}, env: environ(lockFile), start: start, stdout: pw, wg: &k.wg}
+	o := r.run(ctx)
+	pw.Close()
+	p := <-done
+	switch {
+	case o.err != nil:
+		return rules.SavedTable{}, runError(o)
+	case o.exit != 0:
+		return rules.SavedTable{}, Classify(o.exit, o.stderr, nil)
+	case p.err != nil:
+		return rules.SavedTable{}, &RestoreError{Class: Unknown, Stderr: o.stderr, Reason: p.err.Error(), Err: p.err}
+	case slices.Contains(p.set.Incompatible, table):
+		return rules.SavedTable{}, unavailable(errIncompatible)
+	}
+	i := slices.IndexFunc(p.set.Tables, func(t rules.SavedTable) bool { return t.Name == table && t.Complete })
+	if i < 0 {
+		return rules.SavedTable{}, &RestoreError{Class: Unknown, Stderr: o.stderr, Reason: errCutShort.Error(), Err: errCutShort}
+	}
+	return p.set.Tables[i], nil
+}

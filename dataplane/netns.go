@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// namespace is a network namespace held open. A nil file is the process's own.
+type namespace struct {
+	path string
+	file *os.File
+	dev  uint64
+	ino  uint64
+}
+
+// openNamespace opens the namespace of that name or path.
+func openNamespace(name string) (*namespace, error) {
+	if name == "" {
+		return &namespace{}, nil
+	}
+	path := name
+	if !strings.Contains(name, "/") {
+		path = filepath.Join("/run/netns", name)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("network namespace %s: %w", name, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("network namespace %s: %w", name, err)
+	}
+	return &namespace{path: path, file: f, dev: st.Dev, ino: st.Ino}, nil
+}
+
+// check compares the namespace behind the name with the one held: our descriptor keeps a
+// deleted namespace alive, and what is written there is written for nobody.
+func (n *namespace) check() error {
+	if n.file == nil {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(n.path, &st); err != nil {
+		return unavailable(fmt.Errorf("network namespace %s is gone: %w", n.path, err))
+	}
+	if st.Dev != n.dev || st.Ino != n.ino {
+		return unavailable(fmt.Errorf("network namespace %s was made again", n.path))
+	}
+	return nil
+}
+
+func (n *namespace) close() error {
+	if n.file == nil {
+		return nil
+	}
+	return n.file.Close()
+}
+
+// enter starts cmd in the namespace.
+func (n *namespace) enter(cmd *exec.Cmd) error {
+	if n.file == nil {
+		return cmd.Start()
+	}
+	return n.within(cmd.Start)
+}
+
+// within calls f on a thread that is in the namespace. A thread that cannot be brought back
+// stays locked to its goroutine, which ends here, so the runtime drops it.
+func (n *namespace) within(f func() error) error {
+	if n.file == nil {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		done <- func() error {
+			home, err := os.Open("/proc/thread-self/ns/net")
+			if err != nil {
+				return err
+			}
+			defer home.Close()
+			if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("enter network namespace %s: %w", n.path, err)
+			}
+			err = f()
+			if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+				runtime.UnlockOSThread()
+			}
+			return err
+		}()
+	}()
+	return <-done
+}
+
+// newNamespace makes a network namespace that lives as long as it is held.
+func newNamespace() (*namespace, error) {
+	type result struct {
+		n   *namespace
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		// Never unlocked: the thread is in a namespace of its own and ends with us.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- result{nil, fmt.Errorf("new network namespace: %w", err)}
+			return
+		}
+		n, err := openNamespace("/proc/thread-self/ns/net")
+		done <- result{n, err}
+	}()
+	r := <-done
+	return r.n, r.err
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"slices"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// Content says what the kernel's chain is believed to hold.
+type Content uint8
+
+// The contents of a chain.
+const (
+	Absent    Content = iota // no such chain
+	Foreign                  // somebody else's: built in, or a chain that is not ours
+	Earlier                  // ours by its name, written before this run
+	Stub                     // the stub's rule, because something of ours jumps to it
+	Override                 // what its owner wants instead of the stub's rule
+	Condemned                // deleted by its owner, its name cannot go yet
+	Ours                     // what its owner wrote
+)
+
+// String returns the word used in output.
+func (c Content) String() string {
+	return [...]string{"absent", "foreign", "earlier", "stub", "override", "condemned", "ours"}[c]
+}
+
+// chain is all that is known of one chain: the wish and the belief. A chain in State is
+// never changed in place: a Txn changes a copy.
+type chain struct {
+	name    string
+	builtin bool
+	ours    bool // by its prefix, by the configuration, or because a message wrote it
+
+	// The wish.
+	wanted bool
+	rules  []rules.Rule // what the owner wants; nil when not wanted
+	owned  bool         // owner is meaningful
+	owner  string
+	spoken bool // in this run the owner has written or deleted it: no longer Earlier
+
+	// The belief.
+	content   Content
+	isRead    bool              // lines has the content; else written has it
+	lines     []rules.SavedRule // as read; never sent when Err is set
+	written   []rules.Rule      // as sent
+	policy    string            // of a built-in chain
+	needs     []string          // jumps that keep a chain alive: of Ours and Override, and of listed rules; sorted
+	strange   []string          // jumps of Foreign and Earlier content; sorted
+	hidden    []string          // jumps of rules that were read and cannot be taken over as rules
+	candidate uint64            // number of the read that first showed it as an orphan; 0: none
+	pinned    bool              // an orphan that a stranger's rule reaches
+
+	// Of kernel chains only.
+	lists        map[string]*ownerList
+	wantedPolicy string // "" none
+	policyOwner  string
+	removed      []rules.Rule // withdrawn in this transaction; every copy goes, once
+}
+
+// exists tells whether the kernel has the chain.
+func (c *chain) exists() bool { return c != nil && c.content != Absent }
+
+// kernelChain tells whether rules are inserted into the chain rather than written.
+func (c *chain) kernelChain() bool { return c.content == Foreign }
+
+// ownerList is what one owner lists in one kernel chain.
+type ownerList struct {
+	priority          int
+	top, bottom, bans []rules.Rule
+}
+
+func (l *ownerList) clone() *ownerList {
+	return &ownerList{
+		priority: l.priority, top: slices.Clone(l.top), bottom: slices.Clone(l.bottom), bans: slices.Clone(l.bans),
+	}
+}
+
+// empty tells whether the owner has nothing left in the chain.
+func (l *ownerList) empty() bool { return len(l.top)+len(l.bottom)+len(l.bans) == 0 }
+
+// texts returns what the chain is believed to hold.
+func (c *chain) texts() []string {
+	if !c.isRead {
+		out := make([]string, len(c.written))
+		for i, r := range c.written {
+			out[i] = r.String()
+		}
+		return out
+	}
+	out := make([]string, len(c.lines))
+	for i, l := range c.lines {
+		out[i] = l.Text
+	}
+	return out
+}
+
+// jumpsOf returns the chains that rs jump to, sorted, each once.
+func (s *State) jumpsOf(rs []rules.Rule) []string {
+	var out []string
+	for _, r := range rs {
+		if name := s.jump(r); name != "" {
+			out = append(out, name)
+		}
+	}
+	if len(out) < 2 {
+		return out
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// jump is rules.Rule.Jump, with the extensions that only this host has taken out.
+func (s *State) jump(r rules.Rule) string {
+	name := r.Jump()
+	if name != "" && !r.IsGoto() && s.extensions[name] {
+		return ""
+	}
+	return name
+}

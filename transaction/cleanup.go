@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// cleanup repairs as a Refresh does and, unless grace is open, sweeps when the batch is
+// planned: a later message of the batch may still write or need an orphan.
+func (t *Txn) cleanup(snap *rules.Snapshot) {
+	t.refresh(snap)
+	t.sweeping = t.sweeping || !t.grace
+}
+
+// orphansToDelete returns the orphans that an earlier read than the newest had shown, less
+// those that somebody else reaches: these are pinned, and so is all that they jump to,
+// since they keep their content.
+func (t *Txn) orphansToDelete() []string {
+	if !t.sweeping {
+		return nil
+	}
+	newest := t.s.reads + t.reads
+	sweep := map[string]bool{}
+	for name := range t.s.chains {
+		if c := t.get(name); t.orphan(c) && c.candidate != 0 && c.candidate < newest {
+			sweep[name] = true
+		}
+	}
+	var pinned []string
+	for name := range sweep {
+		for source := range t.strangers.sources(name) {
+			if !sweep[source] {
+				pinned = append(pinned, name)
+				break
+			}
+		}
+	}
+	for len(pinned) > 0 {
+		name := pinned[len(pinned)-1]
+		pinned = pinned[:len(pinned)-1]
+		if !sweep[name] {
+			continue
+		}
+		delete(sweep, name)
+		c := t.edit(name)
+		c.pinned = true
+		pinned = append(pinned, c.strange...)
+	}
+	return slices.Sorted(maps.Keys(sweep))
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// Observe takes over what was read: chains, contents, jumps, policies. What differs from
+// the wishes is remembered and repaired by the next Refresh, or by the next message that
+// touches it. It costs as much as the table.
+func (s *State) Observe(snap rules.Snapshot) {
+	t := s.Begin()
+	t.observe(snap)
+	t.queue, t.cause = nil, nil
+	t.plan = &Plan{} // nothing is planned: only the belief changes
+	for name := range t.dirty {
+		t.keepDirty(name)
+	}
+	for name := range s.dirty {
+		if t.get(name) != nil && t.differs(t.get(name)) {
+			t.keepDirty(name)
+		}
+	}
+	s.Commit(t)
+}
+
+func (t *Txn) keepDirty(name string) {
+	if t.stillDirty == nil {
+		t.stillDirty = map[string]bool{}
+	}
+	t.stillDirty[name] = true
+}
+
+func (t *Txn) observe(snap rules.Snapshot) {
+	t.reads++
+	for _, name := range slices.Sorted(maps.Keys(snap.Chains)) {
+		t.observeChain(t.edit(name), snap.Chains[name])
+	}
+	for name, c := range t.s.chains {
+		if _, ok := snap.Chains[name]; !ok && c.exists() && !c.builtin {
+			t.vanished(t.edit(name))
+		}
+	}
+	for name := range snap.Chains {
+		t.noteOrphan(t.edit(name))
+	}
+	for name := range snap.Chains {
+		t.noteDrift(name)
+	}
+}
+
+func (t *Txn) observeChain(c *chain, read rules.SavedChain) {
+	c.isRead, c.lines, c.written, c.policy = true, read.Rules, nil, read.Policy
+	c.ours = !c.builtin && (c.ours || t.s.oursByName(c.name))
+	switch {
+	case c.wanted:
+		c.content = Ours
+	case c.ours && (c.content == Stub || c.content == Override || c.content == Condemned):
+	case c.ours:
+		c.content = Earlier
+		t.setJumps(c, nil, read.Jumps)
+	default:
+		c.content = Foreign
+		c.hidden = hiddenJumps(t.s, read)
+		t.setListJumps(c)
+	}
+}
+
+// hiddenJumps are the jumps of rules whose text cannot be taken over as a rule.
+func hiddenJumps(s *State, read rules.SavedChain) []string {
+	seen := map[string]bool{}
+	for _, l := range read.Rules {
+		if l.Err == nil {
+			seen[s.jump(l.Rule)] = true
+		}
+	}
+	var out []string
+	for _, name := range read.Jumps {
+		if !seen[name] && !s.extensions[name] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// vanished: somebody took the chain away.
+func (t *Txn) vanished(c *chain) {
+	c.isRead, c.lines, c.written = true, nil, nil
+	c.content = Absent
+	switch {
+	case c.wanted:
+		t.markDirty(c.name)
+	case t.needs.len(c.name) > 0:
+		t.setJumps(c, nil, nil)
+		t.markDirty(c.name)
+	default:
+		t.setJumps(c, nil, nil)
+	}
+}
+
+func (t *Txn) markDirty(name string) {
+	if t.dirty == nil {
+		t.dirty = map[string]struct{}{}
+	}
+	t.dirty[name] = struct{}{}
+}
+
+// noteOrphan keeps the number of the first read that shows the chain as an orphan.
+func (t *Txn) noteOrphan(c *chain) {
+	switch {
+	case !t.orphan(c):
+		c.candidate, c.pinned = 0, false
+	case c.candidate == 0:
+		c.candidate = t.s.reads + t.reads
+	}
+}
+
+// orphan tells whether the chain is one of an earlier run that nobody wrote in this one and
+// nothing of ours needs.
+func (t *Txn) orphan(c *chain) bool {
+	return c.content == Earlier && !c.wanted && t.s.oursByName(c.name) && t.needs.len(c.name) == 0
+}
+
+func (t *Txn) noteDrift(name string) {
+	if c := t.get(name); t.differs(c) {
+		t.markDirty(name)
+	}
+}
+
+// differs tells whether the chain is not what the wishes make of it.
+func (t *Txn) differs(c *chain) bool {
+	switch {
+	case c.content == Foreign || c.content == Absent && len(c.lists) > 0:
+		if c.wantedPolicy != "" && c.wantedPolicy != c.policy {
+			return true
+		}
+		if len(c.lists) == 0 || c.content == Absent {
+			return false
+		}
+		e := t.reconcile(c)
+		return !e.empty()
+	case c.wanted:
+		return !t.holds(c, c.rules)
+	case c.content == Stub || c.content == Override:
+		return t.needs.len(c.name) == 0 || !t.holds(c, t.stubOf(c))
+	case c.content == Condemned:
+		return !t.holds(c, t.s.condemnedRules())
+	case c.content == Absent:
+		return t.needs.len(c.name) > 0
+	}
+	return false
+}
+
+// holds tells whether the chain is believed to hold exactly rs.
+func (t *Txn) holds(c *chain, rs []rules.Rule) bool {
+	if c.content == Absent {
+		return false
+	}
+	if !c.isRead {
+		return slices.EqualFunc(c.written, rs, func(a, b rules.Rule) bool { return a.String() == b.String() })
+	}
+	i := 0
+	for _, r := range rs {
+		for _, want := range t.s.canonOf(r) {
+			if i >= len(c.lines) || lineKey(c.lines[i]) != want {
+				return false
+			}
+			i++
+		}
+	}
+	return i == len(c.lines)
+}

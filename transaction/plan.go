@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// Plan is what a batch asks of the kernel. Rendered by rules.AppendRestore, line n of a
+// block's text is Lines[n-2]: line 1 is "*table".
+type Plan struct {
+	// Modify must succeed as a whole; nothing of the batch holds otherwise. Without lines
+	// there is nothing to do.
+	Modify rules.Block
+	// Delete is best effort: names of chains that nothing should reach any more. A chain
+	// that cannot go stays condemned, or pinned.
+	Delete rules.Block
+	// Stubs are the chains that Modify makes stubs or overrides of, sorted.
+	Stubs []string
+	// Rewritten are the chains that Modify writes with what their owners want, sorted.
+	Rewritten []string
+
+	origin []int // of each line of Modify: the message it came from
+}
+
+// Origin returns the index of the message that line n (from 1) of the rendered modify
+// block came from, and the line itself. It reports false for lines that no message made:
+// *table, COMMIT, and numbers out of range.
+func (p *Plan) Origin(n int) (message int, line rules.Line, ok bool) {
+	i := n - 2
+	if i < 0 || i >= len(p.origin) || p.origin[i] < 0 {
+		return 0, rules.Line{}, false
+	}
+	return p.origin[i], p.Modify.Lines[i], true
+}
+
+// section orders the parts of a modify block. Everything that takes a reference away comes
+// before everything that puts one in, so that no loop exists while the block is applied.
+type section int
+
+const (
+	declarations section = iota
+	policies
+	ruleDeletes
+	stubs
+	condemnations
+	contents
+	ruleInserts
+	ruleAppends
+)
+
+// write is one chain's part of a plan before it is ordered.
+type write struct {
+	section section
+	chain   string
+	cause   int
+	lines   []rules.Line
+}
+
+// Plan looks at every chain that the batch touched, decides what each holds afterwards, and
+// returns the blocks that make it so. It may be called again and gives the same plan. Refused
+// tells whether it can be sent at all.
+func (t *Txn) Plan() *Plan {
+	if t.plan != nil {
+		return t.plan
+	}
+	t.plan = &Plan{}
+	var writes []write
+	for i := 0; i < len(t.queue); i++ { // the queue grows while it is worked off
+		writes = t.resolve(t.queue[i], writes)
+	}
+	t.judge()
+	if len(t.failed) > 0 {
+		return t.plan
+	}
+	slices.SortStableFunc(writes, func(a, b write) int {
+		return cmp.Or(cmp.Compare(a.section, b.section), cmp.Compare(a.chain, b.chain))
+	})
+	t.render(writes)
+	t.planDeletes()
+	slices.Sort(t.plan.Stubs)
+	slices.Sort(t.plan.Rewritten)
+	return t.plan
+}
+
+func (t *Txn) render(writes []write) {
+	n := 0
+	for _, w := range writes {
+		n += len(w.lines)
+	}
+	if n == 0 {
+		return
+	}
+	p := t.plan
+	p.Modify = rules.Block{IPVersion: t.s.cfg.Table.IPVersion, Table: t.s.cfg.Table.Name, Lines: make([]rules.Line, 0, n)}
+	p.origin = make([]int, 0, n)
+	for _, w := range writes {
+		for _, l := range w.lines {
+			p.Modify.Lines = append(p.Modify.Lines, l)
+			p.origin = append(p.origin, w.cause)
+		}
+	}
+}
+
+// resolve decides what one chain holds after the batch.
+func (t *Txn) resolve(name string, writes []write) []write {
+	c := t.get(name)
+	switch {
+	case c != nil && c.wanted:
+		return t.put(t.edit(name), Ours, c.rules, contents, writes)
+	case c.exists() && c.content == Foreign:
+		return t.resolveKernel(t.edit(name), writes)
+	case c.exists() && c.content == Earlier && !c.spoken && (t.grace || t.needs.len(name) == 0):
+		return writes // keeps its content: grace, or Cleanup's to judge
+	case t.needs.len(name) > 0:
+		return t.resolveStub(name, writes)
+	case c.exists():
+		t.setJumps(t.edit(name), nil, nil)
+		return t.put(t.edit(name), Condemned, t.s.condemnedRules(), condemnations, writes)
+	case c != nil:
+		t.edit(name) // so that Commit forgets it
+	}
+	return writes
+}
+
+// resolveStub makes a stub of a chain that ours needs and nobody writes.
+func (t *Txn) resolveStub(name string, writes []write) []write {
+	if !t.get(name).exists() && !t.mayStub(name) {
+		return writes
+	}
+	c := t.edit(name)
+	c.ours = true
+	content := Stub
+	var needs []string
+	rs, overridden := t.overrideOf(name)
+	if overridden {
+		content, needs = Override, t.s.jumpsOf(rs)
+	}
+	t.setJumps(c, needs, nil)
+	if c.content != content {
+		t.plan.Stubs = append(t.plan.Stubs, name)
+	}
+	return t.put(c, content, t.stubOf(c), stubs, writes)
+}
+
+// put writes a chain as a whole, unless it holds that already.
+func (t *Txn) put(c *chain, content Content, rs []rules.Rule, s section, writes []write) []write {
+	same := t.holds(c, rs)
+	c.content = content
+	if same {
+		return writes
+	}
+	c.isRead, c.lines, c.written = false, nil, rs
+	if content == Ours {
+		t.plan.Rewritten = append(t.plan.Rewritten, c.name)
+	}
+	t.touchDirty(c.needs)
+	cause := t.causeOf(c.name)
+	lines := make([]rules.Line, len(rs))
+	for i, r := range rs {
+		lines[i] = rules.Line{Command: rules.Append, Chain: c.name, Rule: r}
+	}
+	declare := rules.Line{Command: rules.Declare, Chain: c.name, Policy: "-"}
+	writes = append(writes, write{declarations, c.name, cause, []rules.Line{declare}})
+	if len(lines) == 0 {
+		return writes
+	}
+	return append(writes, write{s, c.name, cause, lines})
+}
+
+// touchDirty looks at chains that a read showed to be broken, now that something which
+// jumps to them is written: the kernel would refuse a jump to a chain that somebody deleted.
+func (t *Txn) touchDirty(names []string) {
+	for _, name := range names {
+		_, inState := t.s.dirty[name]
+		_, here := t.dirty[name]
+		if inState || here {
+			t.touch(name)
+		}
+	}
+}
+
+// causeOf is the message that a chain's lines belong to: who wrote it, else who touched it.
+func (t *Txn) causeOf(name string) int {
+	if i, ok := t.writer[key{kind: 'c', chain: name}]; ok {
+		return i
+	}
+	return t.cause[name]
+}
+
+// resolveKernel brings a kernel chain's policy and our rules in it in order.
+func (t *Txn) resolveKernel(c *chain, writes []write) []write {
+	cause := t.cause[c.name]
+	if c.wantedPolicy != "" && c.wantedPolicy != c.policy {
+		c.policy = c.wantedPolicy
+		if i, ok := t.writer[key{kind: 'p', chain: c.name}]; ok {
+			cause = i
+		}
+		l := rules.Line{Command: rules.Declare, Chain: c.name, Policy: c.policy}
+		writes = append(writes, write{policies, c.name, cause, []rules.Line{l}})
+	}
+	if len(c.lists) == 0 && len(c.removed) == 0 {
+		return writes
+	}
+	e := t.reconcile(c)
+	if len(e.inserts)+len(e.appends) > 0 {
+		t.touchDirty(c.needs)
+	}
+	for _, r := range e.deletes {
+		writes = append(writes, t.ruleWrite(ruleDeletes, rules.Delete, c.name, r))
+	}
+	for _, r := range slices.Backward(e.inserts) {
+		writes = append(writes, t.ruleWrite(ruleInserts, rules.Insert, c.name, r))
+	}
+	for _, r := range e.appends {
+		writes = append(writes, t.ruleWrite(ruleAppends, rules.Append, c.name, r))
+	}
+	c.lines = e.result
+	t.setListJumps(c)
+	return writes
+}
+
+// ruleWrite is one line of a kernel chain, with the message that last wrote the rule.
+func (t *Txn) ruleWrite(s section, cmd rules.Command, chain string, r rules.Rule) write {
+	cause := t.cause[chain]
+	for i, m := range slices.Backward(t.msgs) {
+		b, ok := m.Body.(EditRules)
+		if ok && b.Chain == chain && slices.ContainsFunc(b.Edits, func(e Edit) bool { return t.same(e.Rule, r) }) {
+			cause = i
+			break
+		}
+	}
+	return write{s, chain, cause, []rules.Line{{Command: cmd, Chain: chain, Rule: r}}}
+}
+
+// planDeletes names the chains that can go: condemned ones that nothing reaches, and the
+// orphans that a Cleanup of this batch sweeps. All are emptied before any is deleted, so
+// that chains which jump to each other go together.
+func (t *Txn) planDeletes() {
+	names := t.orphansToDelete()
+	for name, c := range t.chains {
+		if c.content == Condemned && t.needs.len(name) == 0 && t.strangers.len(name) == 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	t.plan.Delete = DeleteBlock(t.s.cfg.Table, names)
+}
+
+// DeleteBlock returns the block that deletes chains, whatever they hold and however they
+// jump to each other.
+func DeleteBlock(id rules.TableID, names []string) rules.Block {
+	b := rules.Block{IPVersion: id.IPVersion, Table: id.Name}
+	for _, name := range names {
+		b.Lines = append(b.Lines, rules.Line{Command: rules.Declare, Chain: name, Policy: "-"})
+	}
+	for _, name := range names {
+		b.Lines = append(b.Lines, rules.Line{Command: rules.DeleteChain, Chain: name})
+	}
+	return b
+}
+
+// Deletes returns the chains that the delete block deletes, sorted.
+func (p *Plan) Deletes() []string {
+	var names []string
+	for _, l := range p.Delete.Lines {
+		if l.Command == rules.DeleteChain {
+			names = append(names, l.Chain)
+		}
+	}
+	return names
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// Config is what does not change during the life of a State. The zero value of all but
+// Table is a runtime without prefix, without grace, on a kernel without a limit of depth.
+type Config struct {
+	Table rules.TableID
+	// Prefixes of our chains; each ends in '-', '_', '.' or ':'. Without any, each chain
+	// that a message writes is ours, and each absent chain may become a stub.
+	Prefixes []string
+	// OwnChains are ours whatever their name.
+	OwnChains []string
+	// Grace is open at the start: nothing of an earlier run is stubbed or deleted.
+	Grace bool
+	// Owners are those whose InSync messages end grace.
+	Owners []string
+	// MaxDepth is the longest nest of chains below a built-in chain; 0 is no limit.
+	MaxDepth int
+	// Extensions are targets of this host beyond those that package rules knows.
+	Extensions []string
+}
+
+// Validate reports a Config that cannot work.
+func (c Config) Validate() error {
+	if err := c.Table.Validate(); err != nil {
+		return err
+	}
+	for _, p := range c.Prefixes {
+		if p == "" || !strings.ContainsAny(p[len(p)-1:], "-_.:") {
+			return fmt.Errorf("prefix %q must end in one of - _ . :, so that it cannot cut a name in two", p)
+		}
+	}
+	return nil
+}
+
+// State is what one table should hold (the wishes) and what it is believed to hold (from
+// reads and from blocks that the kernel took). It is not safe for concurrent use.
+//
+// Invariants, held by Check:
+//
+//  1. needs and strangers are the exact reverse of the chains' jumps.
+//  2. A wanted chain is ours, has an owner, and is not a kernel chain.
+//  3. What a chain jumps to exists, unless a read showed otherwise.
+//  4. A chain is a Stub or an Override only when it is not wanted and something needs it.
+//  5. A rule is in one list of one owner at most once, and never both listed and banned.
+//  6. Our chains do not jump in a circle.
+//  7. Only a kernel chain has lists or a policy.
+type State struct {
+	cfg        Config
+	extensions map[string]bool
+	own        map[string]bool
+	chains     map[string]*chain
+	needs      index // who of ours jumps to a chain
+	strangers  index // whose foreign or earlier content jumps to a chain
+	overrides  map[string][]rules.Rule
+	inSync     map[string]bool
+	grace      bool
+	reads      uint64              // number of reads observed
+	dirty      map[string]struct{} // chains that a read showed to differ from the wishes
+	canon      map[string]rules.Canon
+}
+
+// NewState returns the State of a table of which nothing has been read yet; call Observe
+// before the first plan.
+func NewState(cfg Config) (*State, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &State{
+		cfg: cfg, grace: cfg.Grace,
+		extensions: toSet(cfg.Extensions), own: toSet(cfg.OwnChains),
+		chains: map[string]*chain{}, needs: index{}, strangers: index{},
+		overrides: map[string][]rules.Rule{}, inSync: map[string]bool{},
+		dirty: map[string]struct{}{}, canon: map[string]rules.Canon{},
+	}
+	for _, name := range rules.BuiltinChains(cfg.Table.Name) {
+		s.chains[name] = &chain{name: name, builtin: true, content: Foreign, isRead: true}
+	}
+	return s, nil
+}
+
+func toSet(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
+}
+
+// Table returns the table that the State is about.
+func (s *State) Table() rules.TableID { return s.cfg.Table }
+
+// Grace tells whether grace is open.
+func (s *State) Grace() bool { return s.grace }
+
+// hasPrefix tells whether name begins with a prefix of ours.
+func (s *State) hasPrefix(name string) bool {
+	return slices.ContainsFunc(s.cfg.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// oursByName tells whether a chain that is found under name is ours.
+func (s *State) oursByName(name string) bool { return s.own[name] || s.hasPrefix(name) }
+
+// mayBeOurs tells whether an absent chain may be created as a stub.
+func (s *State) mayBeOurs(name string) bool {
+	return len(s.cfg.Prefixes) == 0 || s.oursByName(name)
+}
+
+// Learn stores what the tool reads back for a rule. The cache is emptied when it is large:
+// what is still of use is asked for again.
+func (s *State) Learn(text string, canon rules.Canon) {
+	const most = 100_000
+	if len(s.canon) >= most {
+		clear(s.canon)
+	}
+	s.canon[text] = canon
+}
+
+// canonOf returns what the tool reads back for r, or its own text where that is not known.
+func (s *State) canonOf(r rules.Rule) []string {
+	if c := s.canon[r.String()]; len(c) > 0 {
+		return c
+	}
+	return []string{r.String()}
+}
+
+// Begin starts a transaction. Many may be begun; at most one of those begun since the last
+// Commit, Observe or Deleted may be committed.
+func (s *State) Begin() *Txn {
+	return &Txn{
+		s: s, grace: s.grace,
+		needs: newIndexTxn(s.needs), strangers: newIndexTxn(s.strangers),
+	}
+}
+
+// Commit makes the wishes of a planned transaction those of the State, and what its plan
+// writes what the kernel is believed to hold. Call it when the kernel has taken the plan's
+// modify block, or when that block is empty.
+func (s *State) Commit(t *Txn) {
+	t.Plan()
+	for name, c := range t.chains {
+		c.removed = nil
+		if c.content == Absent && !c.wanted && len(c.lists) == 0 {
+			delete(s.chains, name)
+		} else {
+			s.chains[name] = c
+		}
+		if !t.stillDirty[name] {
+			delete(s.dirty, name)
+		}
+	}
+	for name := range t.stillDirty {
+		s.dirty[name] = struct{}{}
+	}
+	t.needs.commit()
+	t.strangers.commit()
+	for name, o := range t.overrides {
+		if o.Remove {
+			delete(s.overrides, name)
+		} else {
+			s.overrides[name] = o.Rules
+		}
+	}
+	for owner := range t.inSync {
+		s.inSync[owner] = true
+	}
+	s.grace = t.grace
+	s.reads += t.reads
+}
+
+// Deleted says that the kernel has deleted chains of a plan's delete block.
+func (s *State) Deleted(names ...string) {
+	for _, name := range names {
+		c := s.chains[name]
+		if c == nil || c.wanted || c.builtin {
+			continue
+		}
+		for _, target := range c.needs {
+			s.needs.set(target, name, false)
+		}
+		for _, target := range c.strange {
+			s.strangers.set(target, name, false)
+		}
+		delete(s.chains, name)
+		delete(s.dirty, name)
+	}
+}
+
+// Pinned says that the kernel refused to delete a chain: somebody we do not see reaches it.
+func (s *State) Pinned(name string) {
+	if c := s.chains[name]; c != nil {
+		c := *c
+		c.pinned = true
+		s.chains[name] = &c
+	}
+}
+
+// Named returns the chains whose content is one of those given, sorted.
+func (s *State) Named(contents ...Content) []string {
+	var out []string
+	for name, c := range s.chains {
+		if slices.Contains(contents, c.content) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Stubs returns the chains that are stubs, sorted.
+func (s *State) Stubs() []string { return s.Named(Stub, Override) }
+
+// Condemned returns the chains that were deleted by their owner and are still there, sorted.
+func (s *State) Condemned() []string { return s.Named(Condemned) }
+
+// PinnedChains returns the orphans that cannot go because a stranger's rule reaches them.
+func (s *State) PinnedChains() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(s.chains)) {
+		if c := s.chains[name]; c.pinned && c.content == Earlier {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// ContentOf returns what the chain is believed to hold.
+func (s *State) ContentOf(name string) Content {
+	if c := s.chains[name]; c != nil {
+		return c.content
+	}
+	return Absent
+}
