@@ -57,7 +57,9 @@ type chain struct {
 	lists        map[string]*ownerList
 	wantedPolicy string // "" none
 	policyOwner  string
-	removed      []rules.Rule // withdrawn in this transaction; every copy goes, once
+	leftPolicy   string       // set and released again in this transaction: it stays as it was set
+	rows         []row        // what the chain holds after the batch so far; nil: what was read
+	removed      []rules.Rule // withdrawn by the message being applied; every copy goes, once
 }
 
 // exists tells whether the kernel has the chain.

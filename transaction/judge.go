@@ -119,6 +119,10 @@ func (t *Txn) blameEdge(source, target string) []culprit {
 			}
 		}
 	}
+	if i, ok := t.cause[source]; len(out) == 0 && ok && i >= 0 && t.get(source).content == Override {
+		rs, _ := t.overrideOf(source) // set before; this batch makes the chain a stub
+		out = append(out, culprit{i, source, t.jumpTo(rs, target)})
+	}
 	return out
 }
 

@@ -43,20 +43,50 @@ func (t *Txn) editRules(m Message, b EditRules) {
 		l = old.clone()
 	}
 	l.priority = m.Priority
-	for _, e := range b.Edits {
-		t.editOne(c, l, e)
-	}
 	c.lists[m.Owner] = l
+	for _, e := range b.Edits {
+		before := t.placeOf(c, e.Rule)
+		t.editOne(l, e)
+		// A rule that nobody lists any more, or that moves down, counts as gone in between,
+		// so that it ends up where it would had each edit been a batch of its own.
+		if after := t.placeOf(c, e.Rule); after == nowhere && e.Op >= Remove || before == atTop && after == atBottom {
+			c.removed = append(slices.Clip(c.removed), e.Rule)
+		}
+	}
 	if l.empty() {
 		delete(c.lists, m.Owner)
 	}
 	if c.content == Foreign {
+		c.rows = t.reconcile(c)
 		t.setListJumps(c)
 	}
+	c.removed = nil
 	t.touch(b.Chain)
 }
 
-func (t *Txn) editOne(c *chain, l *ownerList, e Edit) {
+// place is where a rule belongs, by the lists of all owners.
+type place uint8
+
+const (
+	nowhere place = iota
+	atBottom
+	atTop
+)
+
+func (t *Txn) placeOf(c *chain, r rules.Rule) place {
+	at := nowhere
+	for _, l := range c.lists {
+		if t.find(l.top, r) >= 0 {
+			return atTop
+		}
+		if t.find(l.bottom, r) >= 0 {
+			at = atBottom
+		}
+	}
+	return at
+}
+
+func (t *Txn) editOne(l *ownerList, e Edit) {
 	l.bans = t.drop(l.bans, e.Rule)
 	switch e.Op {
 	case InsertTop, InsertFirst:
@@ -76,7 +106,6 @@ func (t *Txn) editOne(c *chain, l *ownerList, e Edit) {
 		}
 	case Remove, Ban:
 		l.top, l.bottom = t.drop(l.top, e.Rule), t.drop(l.bottom, e.Rule)
-		c.removed = append(slices.Clip(c.removed), e.Rule)
 		if e.Op == Ban {
 			l.bans = append(l.bans, e.Rule)
 		}
@@ -135,8 +164,8 @@ func (t *Txn) setListJumps(c *chain) {
 		}
 	}
 	strange := slices.Clone(c.hidden)
-	for _, l := range c.lines {
-		if l.Rule.IsZero() || ours[lineKey(l)] {
+	for _, l := range c.rowsOf() {
+		if l.Rule.IsZero() || ours[lineKey(l.SavedRule)] {
 			continue
 		}
 		if name := t.s.jump(l.Rule); name != "" {

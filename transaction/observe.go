@@ -54,7 +54,7 @@ func (t *Txn) observe(snap rules.Snapshot) {
 }
 
 func (t *Txn) observeChain(c *chain, read rules.SavedChain) {
-	c.isRead, c.lines, c.written, c.policy = true, read.Rules, nil, read.Policy
+	c.isRead, c.lines, c.rows, c.written, c.policy = true, read.Rules, nil, nil, read.Policy
 	c.ours = !c.builtin && (c.ours || t.s.oursByName(c.name))
 	switch {
 	case c.wanted:
@@ -89,7 +89,7 @@ func hiddenJumps(s *State, read rules.SavedChain) []string {
 
 // vanished: somebody took the chain away.
 func (t *Txn) vanished(c *chain) {
-	c.isRead, c.lines, c.written = true, nil, nil
+	c.isRead, c.lines, c.rows, c.written = true, nil, nil, nil
 	c.content = Absent
 	switch {
 	case c.wanted:
@@ -141,8 +141,7 @@ func (t *Txn) differs(c *chain) bool {
 		if len(c.lists) == 0 || c.content == Absent {
 			return false
 		}
-		e := t.reconcile(c)
-		return !e.empty()
+		return !slices.EqualFunc(c.lines, t.reconcile(c), func(l rules.SavedRule, r row) bool { return l.Text == r.Text })
 	case c.wanted:
 		return !t.holds(c, c.rules)
 	case c.content == Stub || c.content == Override:

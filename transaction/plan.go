@@ -194,18 +194,24 @@ func (t *Txn) causeOf(name string) int {
 // resolveKernel brings a kernel chain's policy and our rules in it in order.
 func (t *Txn) resolveKernel(c *chain, writes []write) []write {
 	cause := t.cause[c.name]
-	if c.wantedPolicy != "" && c.wantedPolicy != c.policy {
-		c.policy = c.wantedPolicy
+	if policy := cmp.Or(c.wantedPolicy, c.leftPolicy); policy != "" && policy != c.policy {
+		c.policy = policy
 		if i, ok := t.writer[key{kind: 'p', chain: c.name}]; ok {
 			cause = i
 		}
 		l := rules.Line{Command: rules.Declare, Chain: c.name, Policy: c.policy}
 		writes = append(writes, write{policies, c.name, cause, []rules.Line{l}})
 	}
-	if len(c.lists) == 0 && len(c.removed) == 0 {
-		return writes
+	if len(c.lists) > 0 || c.rows != nil {
+		writes = t.resolveRules(c, writes)
 	}
-	e := t.reconcile(c)
+	return writes
+}
+
+// resolveRules writes the changes of a kernel chain's rules.
+func (t *Txn) resolveRules(c *chain, writes []write) []write {
+	c.rows = t.reconcile(c)
+	e := c.editsOf(c.rows)
 	if len(e.inserts)+len(e.appends) > 0 {
 		t.touchDirty(c.needs)
 	}
@@ -218,8 +224,12 @@ func (t *Txn) resolveKernel(c *chain, writes []write) []write {
 	for _, r := range e.appends {
 		writes = append(writes, t.ruleWrite(ruleAppends, rules.Append, c.name, r))
 	}
-	c.lines = e.result
 	t.setListJumps(c)
+	lines := make([]rules.SavedRule, len(c.rows))
+	for i, r := range c.rows {
+		lines[i] = r.SavedRule
+	}
+	c.lines, c.rows = lines, nil
 	return writes
 }
 

@@ -149,7 +149,7 @@ func (s *State) Begin() *Txn {
 func (s *State) Commit(t *Txn) {
 	t.Plan()
 	for name, c := range t.chains {
-		c.removed = nil
+		c.rows, c.leftPolicy = nil, ""
 		if c.content == Absent && !c.wanted && len(c.lists) == 0 {
 			delete(s.chains, name)
 		} else {

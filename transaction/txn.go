@@ -24,6 +24,7 @@ type Txn struct {
 	writer     map[key]int         // last message that writes a thing
 	cause      map[string]int      // chain: the message because of which it was looked at last
 	queue      []string            // chains to look at when planning, each once
+	moved      []string            // chains to look at before the next message
 	newEdges   map[string]struct{} // chains that jump to more than before
 	sweeping   bool                // a Cleanup of this batch deletes orphans
 	dirty      map[string]struct{} // as State.dirty, found by a Snapshot of this batch
@@ -66,6 +67,7 @@ func (t *Txn) touch(name string) {
 	if _, ok := t.cause[name]; !ok {
 		t.queue = append(t.queue, name)
 	}
+	t.moved = append(t.moved, name)
 	t.cause[name] = len(t.msgs) - 1
 }
 
@@ -137,7 +139,38 @@ func (t *Txn) Apply(m Message) error {
 	case Cleanup:
 		t.cleanup(b.Snapshot)
 	}
+	t.relink()
 	return nil
+}
+
+// relink does for the chains that the last message touched what must not wait for the end
+// of the batch, or the cut of batches would show: a chain of an earlier run that ours needs
+// after grace has lost its content, even if a later message needs it no more; and what a
+// stub's override jumps to is needed as long as the stub is.
+func (t *Txn) relink() {
+	for i := 0; i < len(t.moved); i++ {
+		name := t.moved[i]
+		c := t.get(name)
+		needed := t.needs.len(name) > 0
+		switch {
+		case c != nil && (c.wanted || c.content == Foreign):
+			continue
+		case c.exists() && c.content == Earlier && !c.spoken:
+			if t.grace || !needed {
+				continue
+			}
+			c = t.edit(name)
+			c.spoken = true
+		}
+		var needs []string
+		if rs, ok := t.overrideOf(name); ok && needed {
+			needs = t.s.jumpsOf(rs)
+		}
+		if c != nil || needs != nil {
+			t.setJumps(t.edit(name), needs, nil)
+		}
+	}
+	t.moved = t.moved[:0]
 }
 
 // Messages returns the messages of the batch, in order.
@@ -169,12 +202,15 @@ func (t *Txn) delete(b DeleteChains) {
 
 func (t *Txn) setPolicy(owner string, b SetPolicy) {
 	c := t.edit(b.Chain)
-	if b.Policy == "-" {
-		c.wantedPolicy, c.policyOwner = "", ""
+	t.touch(b.Chain)
+	if b.Policy != "-" {
+		c.wantedPolicy, c.policyOwner = b.Policy, owner
 		return
 	}
-	c.wantedPolicy, c.policyOwner = b.Policy, owner
-	t.touch(b.Chain)
+	if c.wantedPolicy != "" {
+		c.leftPolicy = c.wantedPolicy
+	}
+	c.wantedPolicy, c.policyOwner = "", ""
 }
 
 func (t *Txn) override(b OverrideStub) {
