@@ -33,6 +33,7 @@ type item struct {
 	msg      transaction.Message
 	reply    func(Answer) // nil: the runtime's OnAnswer gets it
 	answered bool         // it has its answer
+	landed   bool         // it was in the kernel; it goes along where an earlier one is tried after it
 	done     bool         // nothing is left to try: it is in the kernel, or refused; a parked item is answered, not done
 }
 
@@ -151,7 +152,7 @@ func (c *core) begin() []effect {
 // rest puts what has no answer yet back in front of the mail and waits before it is tried
 // again, together with what has come meanwhile.
 func (c *core) rest() []effect {
-	c.pending = append(c.run.undone(), c.pending...)
+	c.pending = append(c.run.again(), c.pending...)
 	c.run = nil
 	c.resting = true
 	return []effect{doRest{after: c.backoff.NextBackOff()}}

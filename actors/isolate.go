@@ -41,7 +41,7 @@ func (c *core) isolate() []effect {
 	if suspect != nil && r.err.ExitCode == parseError {
 		out = c.conclude(out, suspect, Rejected, c.explain(suspect))
 	} else if suspect != nil {
-		r.deferred = append(r.deferred, suspect)
+		r.setAside(suspect, nil)
 	}
 	r.groups = append(takeApart(open, suspect), r.groups[1:]...)
 	r.fresh, r.learned, r.refused = false, false, nil
@@ -65,9 +65,14 @@ func (c *core) isolateLast() []effect {
 	var out []effect
 	if r.single {
 		for _, it := range r.groups[0] {
-			if !it.done {
-				out = c.conclude(out, it, Rejected, c.explain(it))
+			if it.done {
+				continue
 			}
+			why := r.why[it]
+			if why == nil {
+				why = c.explain(it)
+			}
+			out = c.conclude(out, it, Rejected, why)
 		}
 		return append(out, c.nextGroup()...)
 	}
@@ -94,10 +99,18 @@ func (c *core) open() []*item {
 		case transaction.Waiting:
 			c.wait(it)
 		default:
-			r.deferred = append(r.deferred, it)
+			r.setAside(it, errOf(r.outcomes[i]))
 		}
 	}
 	return open
+}
+
+// errOf is the refusal of an outcome, as an error that is nil where there is none.
+func errOf(o transaction.Outcome) error {
+	if o.Err == nil {
+		return nil
+	}
+	return o.Err
 }
 
 // wait puts an item among those that wait for their kernel chain.

@@ -26,10 +26,11 @@ type run struct {
 	refused  []byte                  // the block that the kernel refused before it was read again
 
 	deletes  [][]string // names that the delete block in flight and those after it delete
-	deferred []*item    // of a split batch: judged last, when all the rest is in
-	applied  []*item    // of a split batch: in the kernel
-	last     bool       // the deferred ones are being tried, together
-	single   bool       // and now one by one
+	why      map[*item]error
+	deferred []*item // of a split batch: judged last, when all the rest is in
+	applied  []*item // of a split batch: in the kernel
+	last     bool    // the deferred ones are being tried, together
+	single   bool    // and now one by one
 }
 
 // split tells whether the batch has been taken apart.
@@ -42,6 +43,20 @@ func (r *run) undone() []*item {
 		all = r.groups[0]
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(it *item) bool { return it.done })
+}
+
+// again returns what is to be tried once more after a rest: what is undone, and what came
+// after the first of these and is in the kernel already, so that the order of writes stays.
+func (r *run) again() []*item {
+	all := r.seq
+	if all == nil && len(r.groups) > 0 {
+		all = r.groups[0]
+	}
+	first := slices.IndexFunc(all, func(it *item) bool { return !it.done })
+	if first < 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(all[first:]), func(it *item) bool { return it.done && !it.landed })
 }
 
 func messages(items []*item) []transaction.Message {
@@ -74,6 +89,9 @@ func (c *core) attempt() []effect {
 		}
 	}
 	r.txn, r.outcomes = c.state.Propose(msgs)
+	if r.last && r.unseats() {
+		return c.isolateLast()
+	}
 	plan := r.txn.Plan()
 	if len(plan.Modify.Lines) == 0 {
 		r.refused = nil
@@ -206,6 +224,7 @@ func (c *core) settle() []effect {
 		switch o := r.outcomes[i]; o.Result {
 		case transaction.Applied:
 			r.applied = append(r.applied, it)
+			it.landed = true
 			out = c.conclude(out, it, Applied, nil)
 		case transaction.Superseded:
 			out = c.conclude(out, it, Superseded, nil)
@@ -215,7 +234,7 @@ func (c *core) settle() []effect {
 			}
 		case transaction.Rejected, transaction.Conflict:
 			if r.split() && !r.last {
-				r.deferred = append(r.deferred, it)
+				r.setAside(it, o.Err)
 				continue
 			}
 			result := Rejected
@@ -247,6 +266,28 @@ func (c *core) afterGroups() []effect {
 	r.groups = [][]*item{r.inOrder(slices.Concat(r.deferred, r.applied))}
 	r.deferred = nil
 	return c.attempt()
+}
+
+// setAside leaves an item to be judged last; why is the refusal at plan time, if that is what
+// it was.
+func (r *run) setAside(it *item, why error) {
+	r.deferred = append(r.deferred, it)
+	if r.why == nil {
+		r.why = map[*item]error{}
+	}
+	r.why[it] = why
+}
+
+// unseats tells whether what is judged last would have been in the way of a message that is
+// in the kernel: one owner's chain in place of another's, say. Then it was at fault at its
+// place in the order, whatever would be possible now.
+func (r *run) unseats() bool {
+	for i, it := range r.groups[0] {
+		if it.landed && r.outcomes[i].Err != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // inOrder sorts items by their place in the batch.

@@ -105,10 +105,9 @@ func (r *Runtime) Stop(ctx context.Context) error {
 		return nil
 	}
 	var waits []chan struct{}
-	for id, pid := range r.pids {
+	for _, pid := range r.pids {
 		done := make(chan struct{})
 		waits = append(waits, done)
-		_ = id
 		r.system.Root.Send(pid, drain{done})
 	}
 	err := r.await(ctx, waits)
@@ -221,8 +220,14 @@ func (r *Runtime) post(id rules.TableID, items []*item) error {
 	}
 }
 
-// deliver gives an answer to who waits for it.
+// deliver gives an answer to who waits for it. A callback that panics harms nobody else's
+// answer.
 func (r *Runtime) deliver(it *item, a Answer) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.opts.Logger.Error().Interface("panic", p).Str("message", a.ID).Msg("panic in a callback that took an answer")
+		}
+	}()
 	if r.opts.Observe != nil {
 		r.observe(Event{Table: a.Table, Kind: EventAnswer, Answer: &a})
 	}

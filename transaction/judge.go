@@ -66,7 +66,7 @@ func (t *Txn) stubRefusal(name string) (string, error) {
 	if err := rules.CheckChainName(name); err != nil {
 		return err.Error(), ErrBadName
 	}
-	if !t.s.mayBeOurs(name) {
+	if c := t.get(name); !t.s.mayBeOurs(name) && (c == nil || !c.ours) {
 		return "chain " + name + " does not exist and is not ours: it has none of the prefixes " +
 			strings.Join(t.s.cfg.Prefixes, " ") + "; write it first, or create it", ErrUnknownTarget
 	}

@@ -59,6 +59,7 @@ type State struct {
 	cfg        Config
 	extensions map[string]bool
 	own        map[string]bool
+	wrote      map[string]bool // names without prefix that a message of this run wrote: ours for its life
 	chains     map[string]*chain
 	needs      index // who of ours jumps to a chain
 	strangers  index // whose foreign or earlier content jumps to a chain
@@ -78,7 +79,7 @@ func NewState(cfg Config) (*State, error) {
 	}
 	s := &State{
 		cfg: cfg, grace: cfg.Grace,
-		extensions: toSet(cfg.Extensions), own: toSet(cfg.OwnChains),
+		extensions: toSet(cfg.Extensions), own: toSet(cfg.OwnChains), wrote: map[string]bool{},
 		chains: map[string]*chain{}, needs: index{}, strangers: index{},
 		overrides: map[string][]rules.Rule{}, inSync: map[string]bool{},
 		dirty: map[string]struct{}{}, canon: map[string]rules.Canon{},
@@ -113,7 +114,7 @@ func (s *State) oursByName(name string) bool { return s.own[name] || s.hasPrefix
 
 // mayBeOurs tells whether an absent chain may be created as a stub.
 func (s *State) mayBeOurs(name string) bool {
-	return len(s.cfg.Prefixes) == 0 || s.oursByName(name)
+	return len(s.cfg.Prefixes) == 0 || s.wrote[name] || s.oursByName(name)
 }
 
 // Learn stores what the tool reads back for a rule. The cache is emptied when it is large:
@@ -150,6 +151,9 @@ func (s *State) Commit(t *Txn) {
 	t.Plan()
 	for name, c := range t.chains {
 		c.rows, c.leftPolicy = nil, ""
+		if c.spoken && !s.oursByName(name) {
+			s.wrote[name] = true
+		}
 		if c.content == Absent && !c.wanted && len(c.lists) == 0 {
 			delete(s.chains, name)
 		} else {
