@@ -22,7 +22,10 @@ var (
 	tableUnknown  = regexp.MustCompile(`(?m)unable to initialize table '(.*)'|line \d+ table name '(.*)' invalid|^Table .(.*)' does not exist`)
 )
 
-// exact texts that say what an environment lacks or is short of, in the order in which they
+// maxReason bounds a reason. A word of a rule, which may stand in one, has up to 1,023 bytes.
+const maxReason = 2048
+
+// Exact texts that say what an environment lacks or is short of, in the order in which they
 // are looked for.
 var environment = []struct {
 	text   string
@@ -35,6 +38,7 @@ var environment = []struct {
 	{"Permission denied (you must be root)", Unavailable, "no permission: CAP_NET_ADMIN is missing"},
 	{"Failed to initialize nft", Unavailable, ""},
 	{"Cannot initialize: ", Unavailable, ""},
+	{"failed (Operation not permitted)", Unavailable, ""},
 	{"Message too long", TooLarge, ""},
 	{"No buffer space available", Busy, ""},
 	{"calloc failed", Busy, ""},
@@ -148,7 +152,7 @@ func firstWords(stderr string) string {
 			line = programPrefix.ReplaceAllString(line, "")
 		}
 		if line = strings.TrimSpace(line); line != "" {
-			return strings.ToValidUTF8(line, "\uFFFD")
+			return strings.ToValidUTF8(line[:min(len(line), maxReason)], "\uFFFD")
 		}
 	}
 	return ""

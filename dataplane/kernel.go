@@ -127,16 +127,33 @@ func (k *Kernel) restore(ctx context.Context, t toolset, start starter, lockFile
 	defer cancel()
 	r := run{
 		path: t.restore, args: args, env: environ(lockFile), start: start,
-		marker: newMarker(), patient: k.backend == Legacy, wg: &k.wg,
+		patient: k.backend == Legacy, wg: &k.wg,
 	}
-	r.stdin = make([]byte, 0, len(input)+len(r.marker)+2)
+	r.stdin = make([]byte, 0, len(input)+64)
 	r.stdin = append(r.stdin, input...)
-	if n := len(input); n > 0 && input[n-1] != '\n' {
-		// A marker glued to COMMIT would spoil the block.
-		r.stdin = append(r.stdin, '\n')
+	// A marker within an open table would be echoed although nothing was applied. Without a
+	// marker the tool can only refuse.
+	if closed(input) {
+		r.marker = newMarker()
+		if n := len(input); n > 0 && input[n-1] != '\n' {
+			r.stdin = append(r.stdin, '\n') // a marker glued to COMMIT would spoil the block
+		}
+		r.stdin = append(append(r.stdin, r.marker...), '\n')
 	}
-	r.stdin = append(append(r.stdin, r.marker...), '\n')
 	return r.restore(ctx, input)
+}
+
+// closed tells whether the last line that is not a comment is COMMIT, or there is none.
+func closed(input []byte) bool {
+	for len(input) > 0 {
+		i := bytes.LastIndexByte(input, '\n') + 1
+		line := input[i:]
+		input = input[:max(i-1, 0)]
+		if len(line) > 0 && line[0] != '#' {
+			return string(line) == "COMMIT"
+		}
+	}
+	return true
 }
 
 // toolset returns the tools for a table, or why there are none.

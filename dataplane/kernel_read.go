@@ -25,11 +25,16 @@ func (k *Kernel) Read(ctx context.Context, id rules.TableID, chains ...string) (
 	if err := k.ns.check(); err != nil {
 		return rules.Snapshot{}, err
 	}
+	before := k.generation()
 	saved, re := k.save(ctx, t, k.ns.enter, k.opts.LockFile, id.Name)
 	if re != nil {
 		return rules.Snapshot{}, re
 	}
 	snap := rules.Snapshot{Table: id, Chains: make(map[string]rules.SavedChain, len(saved.Chains))}
+	// A commit in between leaves open which generation was read.
+	if after := k.generation(); after == before {
+		snap.Generation = after
+	}
 	for _, c := range saved.Chains {
 		if len(chains) > 0 && !slices.Contains(chains, c.Name) {
 			c.Full, c.Rules = false, nil
@@ -37,6 +42,18 @@ func (k *Kernel) Read(ctx context.Context, id rules.TableID, chains ...string) (
 		snap.Chains[c.Name] = c
 	}
 	return snap, nil
+}
+
+// generation returns the kernel's generation, 0 where it has none or will not say.
+func (k *Kernel) generation() uint64 {
+	if k.backend != NFT {
+		return 0
+	}
+	gen, err := k.ns.generation()
+	if err != nil {
+		return 0
+	}
+	return gen
 }
 
 // save runs the save tool for one table. The tools print every table that they can reach

@@ -127,6 +127,7 @@ func (r *run) run(ctx context.Context) outcome {
 	r.wg.Go(func() { ended <- cmd.Wait() })
 	select {
 	case <-out.seen:
+		r.wg.Go(func() { reap(cmd.Process.Pid, ended) })
 		return outcome{marked: true}
 	case err := <-ended:
 		return end(out, stderr, err)
@@ -147,6 +148,15 @@ func (r *run) run(ctx context.Context) outcome {
 		o.err = context.Cause(ctx)
 	}
 	return o
+}
+
+// reap sees to it that a tool that has done its work ends.
+func reap(pid int, ended <-chan error) {
+	select {
+	case <-ended:
+	case <-time.After(lastResort):
+		_ = unix.Kill(-pid, unix.SIGKILL) // fails if it has just ended
+	}
 }
 
 // end describes a tool that has ended.
@@ -218,15 +228,18 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// bounded keeps the beginning of what is written to it.
+// bounded keeps the beginning of what is written to it. The buffer is not embedded: its
+// ReadFrom would go past the limit.
 type bounded struct {
-	bytes.Buffer
+	kept  bytes.Buffer
 	limit int
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.limit - b.Len(); room > 0 {
-		b.Buffer.Write(p[:min(len(p), room)])
+	if room := b.limit - b.kept.Len(); room > 0 {
+		b.kept.Write(p[:min(len(p), room)])
 	}
 	return len(p), nil
 }
+
+func (b *bounded) String() string { return b.kept.String() }

@@ -73,51 +73,53 @@ func (n *namespace) enter(cmd *exec.Cmd) error {
 	return n.within(cmd.Start)
 }
 
-// within calls f on a thread that is in the namespace. A thread that cannot be brought back
-// stays locked to its goroutine, which ends here, so the runtime drops it.
+// within calls f on a thread that is in the namespace.
 func (n *namespace) within(f func() error) error {
 	if n.file == nil {
 		return f()
 	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		done <- func() error {
-			home, err := os.Open("/proc/thread-self/ns/net")
-			if err != nil {
-				return err
-			}
-			defer home.Close()
-			if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("enter network namespace %s: %w", n.path, err)
-			}
-			err = f()
-			if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
-				runtime.UnlockOSThread()
-			}
-			return err
-		}()
-	}()
-	return <-done
+	return onThread(func() error {
+		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter network namespace %s: %w", n.path, err)
+		}
+		return f()
+	})
 }
 
 // newNamespace makes a network namespace that lives as long as it is held.
 func newNamespace() (*namespace, error) {
-	type result struct {
-		n   *namespace
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		// Never unlocked: the thread is in a namespace of its own and ends with us.
-		runtime.LockOSThread()
+	var n *namespace
+	err := onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- result{nil, fmt.Errorf("new network namespace: %w", err)}
+			return fmt.Errorf("new network namespace: %w", err)
+		}
+		var err error
+		n, err = openNamespace("/proc/thread-self/ns/net")
+		return err
+	})
+	return n, err
+}
+
+// onThread calls f on a thread of its own, which may change its network namespace and is
+// brought back afterwards. A thread that cannot be brought back stays locked to a goroutine
+// that ends, so it runs nothing else. That is not the usual way, because the first thread
+// of a process never ends, and what it is in is what /proc shows of the process.
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		home, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			runtime.UnlockOSThread()
+			done <- err
 			return
 		}
-		n, err := openNamespace("/proc/thread-self/ns/net")
-		done <- result{n, err}
+		err = f()
+		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+		home.Close()
+		done <- err
 	}()
-	r := <-done
-	return r.n, r.err
+	return <-done
 }

@@ -115,7 +115,7 @@ func (k *simCheck) live(c *simChain) []simEntry {
 }
 
 func has(entries []simEntry, r *simRule) bool {
-	return slices.ContainsFunc(entries, func(e simEntry) bool { return e.simRule == r })
+	return slices.ContainsFunc(entries, func(e simEntry) bool { return e.simRule == r && !e.dead })
 }
 
 // up follows references upwards. A row that closes is not followed twice: if something
@@ -154,6 +154,9 @@ func (k *simCheck) below(c *simChain) (*downward, bool) {
 	d := &downward{open: true}
 	k.down[c] = d
 	for _, e := range k.live(c) {
+		if e.dead {
+			continue
+		}
 		d.forbid |= e.forbid
 		if !e.jump {
 			continue

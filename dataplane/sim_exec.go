@@ -18,12 +18,16 @@ type simCmd struct {
 	chain string
 	arg   string // policy of ':' and 'P', new name of 'E'
 	rule  *simRule
+	last  bool // 'I' at the end: nft appends
 }
 
-// simRefusal is what the nf_tables kernel says about one line.
-type simRefusal struct {
-	line int
-	text string
+// isCounting tells whether the command takes a place among a chain's rules, or looks for one.
+func (c simCmd) isCounting() bool {
+	switch c.op {
+	case 'D', 'd', 'R':
+		return true
+	}
+	return c.op == 'I' && c.index > 0
 }
 
 // The tools' words for errno values.
@@ -35,79 +39,6 @@ const (
 	errLinks  = "Too many links"
 	errNoFile = "No such file or directory"
 )
-
-// commit ends the block that r reads: executes what nft has gathered, asks the kernel, and
-// keeps the result if nobody objects.
-func (t *simTable) commit(r *simRun) *toolError {
-	if r.sim.backend == Legacy {
-		if t.check() != "" {
-			return r.failed(r.line, "")
-		}
-		t.clear()
-		return nil
-	}
-	for i := range t.cmds {
-		if te := t.exec(r, &t.cmds[i]); te != nil {
-			return te
-		}
-	}
-	if len(t.refused) == 0 && t.check() != "" {
-		t.replay(r)
-	}
-	if len(t.refused) > 0 {
-		return r.kernel(t.refused)
-	}
-	if len(t.undo) > 0 {
-		r.sim.gen.Add(1)
-	}
-	t.clear()
-	return nil
-}
-
-// replay finds the lines that nf_tables names when the whole table does not pass: it goes
-// through the block again, validating after each rule, and names every rule after which
-// the table is bad, innocent or not.
-func (t *simTable) replay(r *simRun) {
-	cmds := slices.Clone(t.cmds)
-	t.rollback()
-	t.begin()
-	var refused []simRefusal
-	for i := range cmds {
-		cmd := &cmds[i]
-		t.exec(r, cmd)
-		if cmd.op != 'A' && cmd.op != 'I' && cmd.op != 'R' {
-			continue
-		}
-		if errno := t.check(); errno != "" {
-			refused = append(refused, refusedRule(cmd, errno))
-		}
-	}
-	t.refused = refused
-}
-
-func refusedRule(cmd *simCmd, errno string) simRefusal {
-	op := "APPEND"
-	switch cmd.op {
-	case 'I':
-		op = "INSERT"
-	case 'R':
-		op = "REPLACE"
-	}
-	return simRefusal{cmd.line, "RULE_" + op + " failed (" + errno + "): rule in chain " + cmd.chain}
-}
-
-// kernel is the form in which nft reports what the kernel refused, cut at about 1 KiB.
-func (r *simRun) kernel(refused []simRefusal) *toolError {
-	var b strings.Builder
-	b.WriteString(r.program() + " " + r.version() + ": \n")
-	for i, f := range refused {
-		if i > 0 && b.Len() > 1000 {
-			break
-		}
-		b.WriteString("line " + itoa(f.line) + ": " + f.text + "\n")
-	}
-	return &toolError{4, b.String()}
-}
 
 // exec executes one command on the table.
 func (t *simTable) exec(r *simRun, cmd *simCmd) *toolError {
@@ -128,27 +59,36 @@ func (t *simTable) exec(r *simRun, cmd *simCmd) *toolError {
 		return t.rename(r, cmd, c)
 	case 'X':
 		return t.execDelete(r, cmd, c)
-	case 'F', 'Z':
-		switch {
-		case cmd.chain != "" && c == nil:
+	case 'F':
+		if cmd.chain != "" && c == nil {
 			return r.failed(cmd.line, noChain)
-		case cmd.op == 'Z':
-		case c != nil:
-			t.flush(c)
-		default:
-			for _, c := range t.chains {
-				t.flush(c)
-			}
+		}
+		if c != nil {
+			t.execFlush(c)
+			return nil
+		}
+		for _, c := range t.chains {
+			t.execFlush(c)
+		}
+	case 'Z':
+		if cmd.chain != "" && c == nil {
+			return r.failed(cmd.line, noChain)
 		}
 	}
 	return nil
+}
+
+// execFlush is -F. The nft tool takes back what it was about to do with the chain's rules.
+func (t *simTable) execFlush(c *simChain) {
+	t.flush(c)
+	t.refused = slices.DeleteFunc(t.refused, func(f simRefusal) bool { return f.chain == c.name })
 }
 
 func (t *simTable) declare(r *simRun, cmd *simCmd, c *simChain) *toolError {
 	if c == nil {
 		c = t.create(cmd.chain)
 	} else if c.hook == 0 {
-		t.flush(c)
+		t.bury(c)
 	}
 	if cmd.arg == "" {
 		return nil
@@ -222,11 +162,11 @@ func (t *simTable) execDelete(r *simRun, cmd *simCmd, c *simChain) *toolError {
 		if c == nil {
 			return r.failed(cmd.line, noChain)
 		}
-		if c.hook != 0 || len(c.rules) > 0 || len(t.refs[c.name]) > 0 {
+		if c.hook != 0 || !c.empty() || len(t.refs[c.name]) > 0 {
 			if r.sim.backend == Legacy {
 				return r.failed(cmd.line, "")
 			}
-			t.refused = append(t.refused, simRefusal{cmd.line, "CHAIN_DEL failed (" + errBusy + "): chain " + c.name})
+			t.refused = append(t.refused, simRefusal{cmd.line, "", "CHAIN_DEL failed (" + errBusy + "): chain " + c.name})
 		}
 		if c.hook == 0 {
 			t.remove(c)
@@ -259,13 +199,16 @@ func (t *simTable) execRule(r *simRun, cmd *simCmd, c *simChain) *toolError {
 		if i > len(c.rules)+1 {
 			return r.failed(cmd.line, "Index of insertion too big")
 		}
+		cmd.last = cmd.index > 1 && i == len(c.rules)+1
 		t.insert(c, i-1, e)
 	case 'R':
 		if cmd.index > len(c.rules) {
 			return r.failed(cmd.line, "Index of replacement too big")
 		}
-		if r.sim.backend == NFT && c.rules[cmd.index-1].seq == t.seq {
-			return &toolError{139, ""} // the tool crashes
+		if have := c.rules[cmd.index-1]; have.dead {
+			t.refused = append(t.refused, refusedRule(cmd, errNoFile))
+		} else if r.sim.backend == NFT && have.seq == t.seq {
+			t.crash = true
 		}
 		t.delete(c, cmd.index-1)
 		t.insert(c, cmd.index-1, e)
@@ -274,19 +217,27 @@ func (t *simTable) execRule(r *simRun, cmd *simCmd, c *simChain) *toolError {
 		if i < 0 {
 			return r.failed(cmd.line, badRule)
 		}
-		t.delete(c, i)
+		t.drop(cmd, c, i)
 		return nil
 	case 'd':
 		if cmd.index > len(c.rules) {
 			return r.failed(cmd.line, "Index of deletion too big")
 		}
-		t.delete(c, cmd.index-1)
+		t.drop(cmd, c, cmd.index-1)
 		return nil
 	}
 	if r.sim.backend == NFT {
 		t.askKernel(cmd, c)
 	}
 	return nil
+}
+
+// drop deletes rule i of c. The tool may take it for there when the kernel has it no more.
+func (t *simTable) drop(cmd *simCmd, c *simChain, i int) {
+	if c.rules[i].dead {
+		t.refused = append(t.refused, refusedRule(cmd, errNoFile))
+	}
+	t.delete(c, i)
 }
 
 // resolve tells whether the rule jumps to a chain, and refuses one that is not there.
@@ -301,24 +252,9 @@ func (t *simTable) resolve(r *simRun, cmd *simCmd) (jump bool, te *toolError) {
 		return true, nil
 	case to != nil && r.sim.backend == Legacy:
 		return false, r.failed(cmd.line, "")
-	case to != nil, !sr.isGoto && rules.IsExtension(sr.target):
+	case to != nil, !sr.isGoto && hasTarget(r.v, sr.target):
 		return false, nil
 	}
 	// The legacy tool has said so when it read the line.
 	return false, r.parse("Chain '" + sr.target + "' does not exist")
-}
-
-// askKernel notes what nf_tables refuses about a rule by itself.
-func (t *simTable) askKernel(cmd *simCmd, c *simChain) {
-	sr, errno := cmd.rule, ""
-	to := t.chains[sr.target]
-	switch {
-	case sr.wrongTable, c.hook&sr.forbid != 0:
-		errno = errInval
-	case sr.target == "QUEUE" && !sr.isGoto, to != nil && to.hook != 0:
-		errno = errNoFile
-	}
-	if errno != "" {
-		t.refused = append(t.refused, refusedRule(cmd, errno))
-	}
 }

@@ -233,7 +233,7 @@ func (r *simRun) checkRule(chain string, sr *simRule) *toolError {
 		if sr.isGoto {
 			return r.parse("goto '" + sr.target + "' is not a chain")
 		}
-		if !rules.IsExtension(sr.target) {
+		if !hasTarget(r.v, sr.target) {
 			return r.parse("Couldn't load target `" + sr.target + "':No such file or directory\n")
 		}
 	}

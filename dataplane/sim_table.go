@@ -32,6 +32,8 @@ type simTable struct {
 	undo    []simUndo
 	added   []simEdge
 	cmds    []simCmd
+	counts  bool         // some command of an nft block counts or looks for rules
+	crash   bool         // the nft tool will crash when it has gone through the block
 	refused []simRefusal // what the kernel says about single rules
 }
 
@@ -53,6 +55,7 @@ type simEntry struct {
 	*simRule
 	seq  uint32 // block that added it
 	jump bool   // the target is a chain: a name can be both, and its meaning is fixed when added
+	dead bool   // gone from the kernel, but the nft tool still counts it; see bury
 }
 
 // simUndo restores one chain.
@@ -102,141 +105,6 @@ func newSimTable(s *Sim, id rules.TableID) *simTable {
 func (t *simTable) adopt(from *simTable) {
 	t.chains, t.refs, t.hooked = from.chains, from.refs, from.hooked
 	t.seq = max(t.seq, from.seq)
-}
-
-// touch notes a chain's content before its first change in this block.
-func (t *simTable) touch(c *simChain) {
-	c.digestd = false
-	if c.touched == t.seq {
-		return
-	}
-	c.touched, c.owned = t.seq, false
-	t.undo = append(t.undo, simUndo{chain: c, rules: c.rules, policy: c.policy, kind: undoContent})
-}
-
-// own makes c.rules safe to change in the middle.
-func (t *simTable) own(c *simChain) {
-	t.touch(c)
-	if !c.owned {
-		c.rules, c.owned = slices.Clone(c.rules), true
-	}
-}
-
-func (t *simTable) create(name string) *simChain {
-	c := &simChain{name: name, touched: t.seq, owned: true}
-	t.chains[name] = c
-	t.undo = append(t.undo, simUndo{chain: c, kind: undoCreate})
-	return c
-}
-
-func (t *simTable) remove(c *simChain) {
-	delete(t.chains, c.name)
-	t.undo = append(t.undo, simUndo{chain: c, kind: undoDelete})
-}
-
-func (t *simTable) flush(c *simChain) {
-	t.touch(c)
-	t.unlink(c)
-	if c.owned {
-		clear(c.rules)
-		c.rules = c.rules[:0]
-	} else {
-		c.rules = nil
-	}
-}
-
-// insert puts a rule at position i, from 0.
-func (t *simTable) insert(c *simChain, i int, e simEntry) {
-	e.seq = t.seq
-	if i == len(c.rules) {
-		t.touch(c)
-		c.rules = append(c.rules, e)
-	} else {
-		t.own(c)
-		c.rules = slices.Insert(c.rules, i, e)
-	}
-	t.link(c, e, 1)
-	if e.jump || e.forbid != 0 || e.wrongTable {
-		t.added = append(t.added, simEdge{chain: c, rule: e.simRule, jump: e.jump})
-	}
-}
-
-func (t *simTable) delete(c *simChain, i int) {
-	t.own(c)
-	t.link(c, c.rules[i], -1)
-	c.rules = slices.Delete(c.rules, i, i+1)
-}
-
-// link keeps invariants 1 and 2 when a rule comes (1) or goes (-1).
-func (t *simTable) link(c *simChain, e simEntry, n int) {
-	if e.forbid != 0 {
-		c.hooked += n
-		t.hooked += n
-	}
-	if e.unconditional {
-		c.ends += n
-		if n < 0 && t.sim.backend == Legacy {
-			// What stood below it is reached now.
-			t.added = append(t.added, simEdge{chain: c})
-		}
-	}
-	if !e.jump {
-		return
-	}
-	from := t.refs[e.target]
-	if from == nil {
-		from = make(map[*simChain]int, 1)
-		t.refs[e.target] = from
-	}
-	if from[c] += n; from[c] == 0 {
-		if delete(from, c); len(from) == 0 {
-			delete(t.refs, e.target)
-		}
-	}
-}
-
-func (t *simTable) unlink(c *simChain) {
-	for _, e := range c.rules {
-		t.link(c, e, -1)
-	}
-}
-
-// begin opens a block; rollback or finish closes it.
-func (t *simTable) begin() {
-	t.seq++
-	t.clear()
-}
-
-func (t *simTable) clear() {
-	clear(t.undo)
-	clear(t.added)
-	clear(t.cmds)
-	t.undo, t.added, t.cmds, t.refused = t.undo[:0], t.added[:0], t.cmds[:0], nil
-}
-
-// rollback undoes the block.
-func (t *simTable) rollback() {
-	for _, u := range slices.Backward(t.undo) {
-		c := u.chain
-		switch u.kind {
-		case undoContent:
-			t.unlink(c)
-			c.rules, c.policy, c.digestd = u.rules, u.policy, false
-			for _, e := range c.rules {
-				t.link(c, e, 1)
-			}
-		case undoCreate:
-			t.unlink(c)
-			delete(t.chains, c.name)
-		case undoDelete:
-			t.chains[c.name] = c
-		case undoRename:
-			delete(t.chains, c.name)
-			c.name = u.name
-			t.chains[c.name] = c
-		}
-	}
-	t.clear()
 }
 
 // saved returns the chain as Read gives it.

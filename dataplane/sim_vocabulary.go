@@ -39,6 +39,18 @@ var matches, matches4, matches6 = words(`addrtype bpf cgroup cluster comment con
 	rpfilter sctp set socket standard state statistic string tcp tcpmss time tos u32 udp udplite ah`),
 	words(`icmp realm ttl`), words(`dst eui64 frag hbh hl icmp6 icmpv6 ipv6header mh rt srh`)
 
+// Targets that release 1.8.9 does not have, for either or for one IP version.
+var noTarget, noTarget4, noTarget6 = words(`MIRROR NAT SAME`), words(`DNPT HL SNPT`), words(`CLUSTERIP ECN TTL ULOG`)
+
+// hasTarget tells whether the tools have an extension of that name.
+func hasTarget(v rules.IPVersion, name string) bool {
+	absent := noTarget4
+	if v == rules.IPv6 {
+		absent = noTarget6
+	}
+	return rules.IsExtension(name) && !noTarget[name] && !absent[name]
+}
+
 // Protocols whose option letters --dport and --sport exist once -p names them.
 var portProtocols = words(`tcp udp sctp dccp udplite 6 17 132 33 136`)
 

@@ -9,7 +9,8 @@
 // same. A combination that cannot run is never passed over in silence: it is skipped with
 // the reason, and counted. If the environment variable TABLEWARD_KERNEL_COUNT names a file,
 // each combination appends a line to it: "nft4", "nft6", "legacy4", "legacy6" when it runs,
-// "skip nft4" when it cannot.
+// "skip nft4" when it cannot;
+// a test outside of the four appends "skip" and its name.
 package testns
 
 import (
@@ -18,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,11 +33,20 @@ import (
 const CountFile = "TABLEWARD_KERNEL_COUNT"
 
 // New makes a network namespace that lives as long as the test, and returns a path to it.
-// It skips the test where none can be made.
+// It skips the test where none can be made, and counts that.
 func New(t testing.TB) string {
 	t.Helper()
 	f, err := Open()
 	if err != nil {
+		name, inEach := t.Name(), false
+		for _, c := range combinations {
+			if strings.HasSuffix(name, "/"+c.name) {
+				name, inEach = c.name, true
+			}
+		}
+		if !inEach {
+			count(t, "skip "+name)
+		}
 		t.Skipf("no network namespace can be made: %v; run the tests as root or under unshare -Urn", err)
 	}
 	t.Cleanup(func() { f.Close() })
@@ -50,13 +61,23 @@ func Open() (*os.File, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		// The thread is never unlocked, so it ends with this goroutine.
+		// A thread that cannot be brought back stays locked and runs nothing else.
 		runtime.LockOSThread()
+		home, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- result{nil, err}
+			return
+		}
+		defer home.Close()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			runtime.UnlockOSThread()
 			done <- result{nil, err}
 			return
 		}
 		f, err := os.Open("/proc/thread-self/ns/net")
+		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
 		done <- result{f, err}
 	}()
 	r := <-done
@@ -81,37 +102,46 @@ func Options(t testing.TB, path string, b dataplane.Backend) dataplane.Options {
 // of its own.
 func Each(t *testing.T, f func(t *testing.T, b dataplane.Backend, v rules.IPVersion, k *dataplane.Kernel)) {
 	t.Helper()
-	for _, b := range []dataplane.Backend{dataplane.NFT, dataplane.Legacy} {
-		for _, v := range []rules.IPVersion{rules.IPv4, rules.IPv6} {
-			name := fmt.Sprintf("%s%d", b, v)
-			t.Run(name, func(t *testing.T) {
-				ran := false
-				defer func() {
-					if !ran {
-						count(t, "skip "+name)
-					}
-				}()
-				k, err := dataplane.NewKernel(context.Background(), Options(t, New(t), b))
-				if err != nil {
-					t.Skipf("no kernel: %v", err)
+	for _, c := range combinations {
+		t.Run(c.name, func(t *testing.T) {
+			ran := false
+			defer func() {
+				if !ran {
+					count(t, "skip "+c.name)
 				}
-				t.Cleanup(func() {
-					if err := k.Close(); err != nil {
-						t.Errorf("close: %v", err)
-					}
-				})
-				if _, err := k.Read(context.Background(), rules.TableID{IPVersion: v, Name: "filter"}); err != nil {
-					t.Skipf("no kernel: %v", err)
+			}()
+			k, err := dataplane.NewKernel(context.Background(), Options(t, New(t), c.backend))
+			if err != nil {
+				t.Skipf("no kernel: %v", err)
+			}
+			t.Cleanup(func() {
+				if err := k.Close(); err != nil {
+					t.Errorf("close: %v", err)
 				}
-				ran = true
-				count(t, name)
-				f(t, b, v, k)
 			})
-		}
+			if _, err := k.Read(context.Background(), rules.TableID{IPVersion: c.version, Name: "filter"}); err != nil {
+				t.Skipf("no kernel: %v", err)
+			}
+			ran = true
+			count(t, c.name)
+			f(t, c.backend, c.version, k)
+		})
 	}
 }
 
-func count(t *testing.T, line string) {
+var combinations = []struct {
+	name    string
+	backend dataplane.Backend
+	version rules.IPVersion
+}{
+	{"nft4", dataplane.NFT, rules.IPv4},
+	{"nft6", dataplane.NFT, rules.IPv6},
+	{"legacy4", dataplane.Legacy, rules.IPv4},
+	{"legacy6", dataplane.Legacy, rules.IPv6},
+}
+
+func count(t testing.TB, line string) {
+	t.Helper()
 	path := os.Getenv(CountFile)
 	if path == "" {
 		return
