@@ -3,6 +3,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -21,20 +22,26 @@ type core struct {
 	state   *transaction.State
 	stale   bool    // what the kernel holds must be read before the next plan
 	pending []*item // not yet in a batch, in order
+	// What goes along with each batch, at its place in the order of arrival, so that what
+	// came later wins:
 	waiting []*item // for a kernel chain that does not exist
 	parked  []*item // answered Unavailable for want of an environment; still wished
-	run     *run    // nil when idle
-	resting bool    // in backoff: wakes by a tick
+	arrived uint64
+	run     *run // nil when idle
+	resting bool // in backoff: wakes by a tick
 	backoff *backoff.ExponentialBackOff
 }
 
 // item is one message on its way to its answer.
 type item struct {
 	msg      transaction.Message
+	seq      uint64       // order of arrival at the table
+	waits    bool         // for its kernel chain
+	parked   bool         // was answered Unavailable, and is still wished
 	reply    func(Answer) // nil: the runtime's OnAnswer gets it
 	answered bool         // it has its answer
 	landed   bool         // it was in the kernel; it goes along where an earlier one is tried after it
-	done     bool         // nothing is left to try: it is in the kernel, or refused; a parked item is answered, not done
+	done     bool         // nothing is left to try: it is in the kernel, or refused; a parked item is not
 }
 
 // The events of a core. mail may come at any time; the others answer an effect.
@@ -70,6 +77,7 @@ type (
 		item   *item
 		answer Answer
 	}
+	doNews    struct{ answer Answer } // what became of a message that had been answered before
 	doRead    struct{}
 	doCanon   struct{ rules []rules.Rule }
 	doRestore struct {
@@ -80,6 +88,7 @@ type (
 )
 
 func (doReply) isEffect()   {}
+func (doNews) isEffect()    {}
 func (doRead) isEffect()    {}
 func (doCanon) isEffect()   {}
 func (doRestore) isEffect() {}
@@ -119,6 +128,10 @@ func (c *core) busy() bool { return c.run != nil || c.resting }
 func (c *core) step(e event) []effect {
 	switch e := e.(type) {
 	case mail:
+		for _, it := range e.items {
+			c.arrived++
+			it.seq = c.arrived
+		}
 		c.pending = append(c.pending, e.items...)
 		return nil
 	case tick:
@@ -141,12 +154,26 @@ func (c *core) begin() []effect {
 	if c.busy() || len(c.pending) == 0 {
 		return nil
 	}
-	if slices.ContainsFunc(c.pending, func(it *item) bool { _, ok := it.msg.Body.(transaction.Refresh); return ok }) {
-		c.unpark() // what an absent environment had stopped is tried at each refresh
+	batch := c.pending
+	if len(c.waiting)+len(c.parked) > 0 {
+		batch = slices.Concat(c.parked, c.waiting, c.pending)
+		slices.SortStableFunc(batch, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
 	}
-	c.run = &run{groups: [][]*item{c.pending}}
-	c.pending = nil
+	c.pending, c.waiting, c.parked = nil, nil, nil
+	if slices.ContainsFunc(batch, func(it *item) bool { return looksAround(it.msg) }) {
+		c.state.Mend()
+	}
+	c.run = &run{groups: [][]*item{batch}}
 	return c.attempt()
+}
+
+// looksAround tells whether a message is about the table as it is rather than about a wish.
+func looksAround(m transaction.Message) bool {
+	switch m.Body.(type) {
+	case transaction.Refresh, transaction.Cleanup:
+		return true
+	}
+	return false
 }
 
 // rest puts what has no answer yet back in front of the mail and waits before it is tried
@@ -158,26 +185,6 @@ func (c *core) rest() []effect {
 	return []effect{doRest{after: c.backoff.NextBackOff()}}
 }
 
-// unpark puts wishes that an absent environment had stopped back into the mail.
-func (c *core) unpark() {
-	c.pending = append(c.parked, c.pending...)
-	c.parked = nil
-}
-
-// wake takes the messages whose kernel chain has appeared out of the waiting ones.
-func (c *core) wake() []*item {
-	var ready []*item
-	c.waiting = slices.DeleteFunc(c.waiting, func(it *item) bool {
-		b, ok := it.msg.Body.(transaction.EditRules)
-		there := ok && c.state.ContentOf(b.Chain) != transaction.Absent
-		if there {
-			ready = append(ready, it)
-		}
-		return there
-	})
-	return ready
-}
-
 // giveUp answers all that has no answer: the runtime stops.
 func (c *core) giveUp() []effect {
 	var all []*item
@@ -185,7 +192,8 @@ func (c *core) giveUp() []effect {
 		all = c.run.undone()
 		c.run = nil
 	}
-	all = append(append(all, c.pending...), c.waiting...)
+	all = slices.Concat(all, c.pending, c.waiting)
+	slices.SortStableFunc(all, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
 	c.pending, c.waiting, c.parked, c.resting = nil, nil, nil, false
 	var out []effect
 	for _, it := range all {
@@ -194,9 +202,14 @@ func (c *core) giveUp() []effect {
 	return out
 }
 
-// conclude appends the final answer to an item about which nothing is left to do.
+// conclude appends the final answer to an item about which nothing is left to do. What had
+// been answered Unavailable makes news instead: it has one answer.
 func (c *core) conclude(out []effect, it *item, r Result, err error) []effect {
+	late := it.parked && !it.done
 	it.done = true
+	if late {
+		return append(out, doNews{c.answerOf(it, r, err)})
+	}
 	return c.answer(out, it, r, err)
 }
 
@@ -206,9 +219,11 @@ func (c *core) answer(out []effect, it *item, r Result, err error) []effect {
 		return out
 	}
 	it.answered = true
-	return append(out, doReply{it, Answer{
-		ID: it.msg.ID, Owner: it.msg.Owner, Table: c.id, Kind: it.msg.Body.Kind(), Result: r, Err: err,
-	}})
+	return append(out, doReply{it, c.answerOf(it, r, err)})
+}
+
+func (c *core) answerOf(it *item, r Result, err error) Answer {
+	return Answer{ID: it.msg.ID, Owner: it.msg.Owner, Table: c.id, Kind: it.msg.Body.Kind(), Result: r, Err: err}
 }
 
 // perform carries an operation out and returns the event that answers it. It is the only

@@ -17,62 +17,113 @@ import (
 const parseError = 2
 
 // isolate goes on after the kernel refused a block; nothing of the block is in the kernel.
-// The batch is taken apart until each message at fault has failed by itself. What was not
-// in the block (superseded, or refused at plan time for want of something in another part)
-// and what is only suspected is set aside and judged last, beside all that is in the kernel
-// by then, in the order of the batch.
+// The batch is taken apart until each message at fault has failed by itself. What is set
+// aside on the way is judged last, beside all that is in the kernel by then, in the order
+// of the batch.
 func (c *core) isolate() []effect {
 	r := c.run
 	if r.seq == nil {
 		r.seq = r.groups[0]
 	}
+	if c.broken() {
+		return c.retry(nil)
+	}
 	if r.last {
 		return c.isolateLast()
 	}
-	suspect := c.suspect()
+	if alone := r.undoneOf(r.groups[0]); len(alone) == 1 {
+		return append(c.refuse(nil, alone[0]), c.nextGroup()...)
+	}
+	if suspect := c.suspect(); suspect != nil {
+		return c.without(suspect)
+	}
 	open := c.open()
-	var out []effect
 	if len(open) <= 1 {
+		var out []effect
 		for _, it := range open {
-			out = c.conclude(out, it, Rejected, c.explain(it))
+			out = c.refuse(out, it)
 		}
 		return append(out, c.nextGroup()...)
 	}
-	if suspect != nil && r.err.ExitCode == parseError {
-		out = c.conclude(out, suspect, Rejected, c.explain(suspect))
-	} else if suspect != nil {
-		r.setAside(suspect, nil)
-	}
-	r.groups = append(takeApart(open, suspect), r.groups[1:]...)
+	r.partial = true
+	half := len(open) / 2
+	r.groups = append([][]*item{open[:half:half], open[half:]}, r.groups[1:]...)
+	return c.retry(nil)
+}
+
+// retry tries what the first group is now.
+func (c *core) retry(out []effect) []effect {
+	r := c.run
 	r.fresh, r.learned, r.refused = false, false, nil
 	return append(out, c.attempt()...)
 }
 
-// takeApart says in which groups the messages of a refused block are tried next, without
-// the suspect: as one block when there is a suspect, else in halves (binary chop). Halves
-// are never merged with what comes after them.
-func takeApart(open []*item, suspect *item) [][]*item {
-	if suspect != nil {
-		return [][]*item{slices.DeleteFunc(slices.Clone(open), func(it *item) bool { return it == suspect })}
+// broken tells whether what the kernel refused was the repair of a chain that no message of
+// the batch wrote: that is nobody's fault, and is left undone.
+func (c *core) broken() bool {
+	r := c.run
+	if r.err.Class != dataplane.Rejected {
+		return false
 	}
-	half := len(open) / 2
-	return [][]*item{open[:half:half], open[half:]}
+	chain, ok := r.txn.Plan().Repair(r.err.Line)
+	if ok {
+		c.state.Broken(chain)
+	}
+	return ok
+}
+
+// without tries a group again without the message that the error's line came from. A line
+// that the tool could not read is at fault for certain; of a refusal by the kernel it is
+// only suspected and judged last, by itself.
+func (c *core) without(suspect *item) []effect {
+	r := c.run
+	certain := r.err.ExitCode == parseError
+	var out []effect
+	if certain {
+		out = c.refuse(out, suspect)
+	} else {
+		r.setAside(suspect, nil)
+	}
+	rest := make([]*item, 0, len(r.groups[0]))
+	for _, it := range r.groups[0] {
+		switch {
+		case it == suspect:
+		case !certain && it.msg.Owner == suspect.msg.Owner && closes(it.msg):
+			r.setAside(it, nil)
+		default:
+			rest = append(rest, it)
+		}
+	}
+	r.groups[0] = rest
+	return c.retry(out)
+}
+
+// closes tells whether a message shuts a door that other messages of its owner open first.
+func closes(m transaction.Message) bool {
+	b, ok := m.Body.(transaction.SetPolicy)
+	return ok && b.Policy == "DROP"
+}
+
+// refuse concludes an item that the kernel does not take.
+func (c *core) refuse(out []effect, it *item) []effect {
+	c.run.gone = append(c.run.gone, it.msg)
+	return c.conclude(out, it, Rejected, c.explain(it))
 }
 
 // isolateLast takes the last group apart into single messages.
 func (c *core) isolateLast() []effect {
 	r := c.run
 	var out []effect
-	if r.single {
+	if r.single || len(r.undoneOf(r.groups[0])) == 1 {
 		for _, it := range r.groups[0] {
 			if it.done {
 				continue
 			}
-			why := r.why[it]
-			if why == nil {
-				why = c.explain(it)
+			if why := r.why[it]; why != nil {
+				out = c.conclude(out, it, Rejected, why)
+			} else {
+				out = c.refuse(out, it)
 			}
-			out = c.conclude(out, it, Rejected, why)
 		}
 		return append(out, c.nextGroup()...)
 	}
@@ -84,22 +135,25 @@ func (c *core) isolateLast() []effect {
 		}
 	}
 	r.groups = singles
-	r.fresh, r.learned, r.refused = false, false, nil
-	return append(out, c.attempt()...)
+	return c.retry(out)
 }
 
-// open returns what of a refused group is tried again; the rest waits, or is set aside.
+// open returns what of a refused group is tried again in halves; the rest waits, or is set
+// aside: superseded messages were not in the block; messages refused at plan time may be
+// good beside what is in the other half; a policy DROP waits for all that its owner sends.
 func (c *core) open() []*item {
 	r := c.run
 	var open []*item
 	for i, it := range r.groups[0] {
-		switch r.outcomes[i].Result {
-		case transaction.Applied:
+		switch o := r.outcomes[i]; {
+		case o.Result == transaction.Applied && closes(it.msg):
+			r.setAside(it, nil)
+		case o.Result == transaction.Applied:
 			open = append(open, it)
-		case transaction.Waiting:
+		case o.Result == transaction.Waiting:
 			c.wait(it)
 		default:
-			r.setAside(it, errOf(r.outcomes[i]))
+			r.setAside(it, errOf(o))
 		}
 	}
 	return open
@@ -115,6 +169,7 @@ func errOf(o transaction.Outcome) error {
 
 // wait puts an item among those that wait for their kernel chain.
 func (c *core) wait(it *item) {
+	it.waits = true
 	c.waiting = append(c.waiting, it)
 	c.run.seq = slices.DeleteFunc(slices.Clone(c.run.seq), func(o *item) bool { return o == it })
 }
@@ -129,14 +184,8 @@ func (c *core) suspect() *item {
 	if !ok {
 		return nil
 	}
-	for i, o := range r.outcomes { // the transaction holds the messages that are not refused, in order
-		if o.Result != transaction.Applied && o.Result != transaction.Superseded {
-			continue
-		}
-		if index == 0 {
-			return r.groups[0][i]
-		}
-		index--
+	if it := r.groups[0][r.txn.Source(index)]; !it.done {
+		return it
 	}
 	return nil
 }
@@ -145,16 +194,38 @@ func (c *core) suspect() *item {
 func (c *core) explain(it *item) *transaction.Error {
 	re := c.run.err
 	e := &transaction.Error{Table: c.id, ID: it.msg.ID, Owner: it.msg.Owner, Reason: re.Reason, Err: re}
-	if e.Reason == "" {
-		e.Reason = re.Error()
-	}
-	if _, line, ok := c.run.txn.Plan().Origin(re.Line); ok && re.Class == dataplane.Rejected {
+	switch _, line, ok := c.run.txn.Plan().Origin(re.Line); {
+	case ok && re.Class == dataplane.Rejected:
 		e.Chain, e.Rule = line.Chain, line.Rule.String()
-		e.Column = columnOf(e.Rule, re.Reason)
-	} else {
-		e.Chain = firstChain(it.msg)
+		e.Column = columnOf(e.Rule, e.Reason)
+	default:
+		e.Chain, e.Rule = onlyRule(it.msg)
+	}
+	if e.Reason == "" || strings.HasPrefix(e.Reason, "line ") && re.Class == dataplane.RejectedSomewhere {
+		// Legacy names its COMMIT line and no reason; the line is of a block that nobody sees.
+		e.Reason = "the kernel refused the message's rules without saying why: " +
+			"a target or match that is not allowed in this table or at this hook, or one that the kernel lacks"
 	}
 	return e
+}
+
+// onlyRule is the first chain that a message is about, and its rule when it has only one.
+func onlyRule(m transaction.Message) (chain, rule string) {
+	var rs []rules.Rule
+	switch b := m.Body.(type) {
+	case transaction.RewriteChains:
+		if len(b.Chains) == 1 {
+			rs = b.Chains[0].Rules
+		}
+	case transaction.EditRules:
+		for _, e := range b.Edits {
+			rs = append(rs, e.Rule)
+		}
+	}
+	if len(rs) == 1 {
+		rule = rs[0].String()
+	}
+	return firstChain(m), rule
 }
 
 // firstChain is the first chain that a message is about.

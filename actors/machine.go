@@ -21,7 +21,7 @@ type Event struct {
 	// Delete tells that the restore is best effort.
 	Delete bool
 	Err    error   // of EventRead and EventRestore
-	Answer *Answer // of EventAnswer
+	Answer *Answer // of EventAnswer and EventLate
 }
 
 // EventKind says what an Event is about.
@@ -32,6 +32,7 @@ const (
 	EventRead    EventKind = iota + 1 // the table was read
 	EventRestore                      // a block was sent to the table
 	EventAnswer                       // a message was answered
+	EventLate                         // a message that had been answered Unavailable is in the kernel, or refused
 	EventWait                         // a rest begins, since the environment is in passing trouble
 )
 
@@ -189,6 +190,8 @@ func (m *Machine) drive(id rules.TableID, effects []effect) {
 			} else {
 				m.emit(Event{Table: id, Kind: EventAnswer, Answer: &e.answer})
 			}
+		case doNews:
+			m.emit(Event{Table: id, Kind: EventLate, Answer: &e.answer})
 		case doRest:
 			m.emit(Event{Table: id, Kind: EventWait})
 			m.wakes[id] = m.now + e.after

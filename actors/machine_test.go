@@ -54,6 +54,8 @@ func (b *bench) observe(e actors.Event) {
 		b.log = append(b.log, word+chainsOf(e.Input)+short(e.Err))
 	case actors.EventWait:
 		b.log = append(b.log, "rest")
+	case actors.EventLate:
+		b.log = append(b.log, fmt.Sprintf("%s %s late %v", e.At, e.Answer.ID, e.Answer.Result))
 	case actors.EventAnswer:
 		if b.answers[e.Answer.ID] != "" {
 			b.t.Errorf("message %s is answered twice", e.Answer.ID)
@@ -164,7 +166,7 @@ func TestAbsentEnvironment(t *testing.T) {
 	b.want(
 		"read", "restore tw-a: unavailable", "0s 1 unavailable",
 		"read", "restore tw-a: unavailable", "0s r1 unavailable",
-		"read", "restore tw-a", "0s r2 applied",
+		"read", "restore tw-a", "0s 1 late applied", "0s r2 applied",
 	)
 	if b.errs["1"] == nil || !strings.Contains(b.errs["1"].Error(), "no such table") {
 		t.Errorf("the answer does not say what is missing: %v", b.errs["1"])
@@ -333,7 +335,7 @@ func TestWaitsForItsKernelChain(t *testing.T) {
 	}
 	b.send("2", transaction.Refresh{})
 	b.m.Settle()
-	b.want("read", "read", "0s 2 applied", "read", "restore -IDOCKER-USER", "0s 1 applied")
+	b.want("read", "read", "restore -IDOCKER-USER", "0s 1 applied", "0s 2 applied")
 }
 
 // Whatever of a random batch is bad, and whatever trouble there is on the way: each message

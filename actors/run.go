@@ -13,8 +13,9 @@ import (
 
 // run is one batch on its way through the kernel.
 type run struct {
-	groups [][]*item // what is still to be tried; the first is being tried
-	seq    []*item   // all of the batch, in order, once a group has been split off
+	groups  [][]*item // what is still to be tried; the first is being tried
+	seq     []*item   // all of the batch, in order, once it has been refused
+	partial bool      // a group lacks something of the batch that is still undone
 
 	// The try under way.
 	fresh    bool // the kernel has been read for it
@@ -25,10 +26,10 @@ type run struct {
 	err      *dataplane.RestoreError // why the kernel refused the block sent last
 	refused  []byte                  // the block that the kernel refused before it was read again
 
-	deletes  [][]string // names that the delete block in flight and those after it delete
+	gone     []transaction.Message // refused by the kernel
+	deletes  [][]string            // names that the delete block in flight and those after it delete
 	why      map[*item]error
 	deferred []*item // of a split batch: judged last, when all the rest is in
-	applied  []*item // of a split batch: in the kernel
 	last     bool    // the deferred ones are being tried, together
 	single   bool    // and now one by one
 }
@@ -42,7 +43,11 @@ func (r *run) undone() []*item {
 	if all == nil && len(r.groups) > 0 {
 		all = r.groups[0]
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(it *item) bool { return it.done })
+	return r.undoneOf(all)
+}
+
+func (r *run) undoneOf(items []*item) []*item {
+	return slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.done })
 }
 
 // again returns what is to be tried once more after a rest: what is undone, and what came
@@ -77,10 +82,10 @@ func (c *core) attempt() []effect {
 		return c.afterGroups()
 	}
 	if r.single {
-		r.groups[0] = r.inOrder(slices.Concat(r.groups[0], r.applied))
+		r.groups[0] = r.besideLanded(r.groups[0])
 	}
 	msgs := messages(r.groups[0])
-	if !r.fresh && (c.stale || slices.ContainsFunc(msgs, needsRead)) {
+	if !r.fresh && (c.stale || slices.ContainsFunc(r.groups[0], needsRead)) {
 		return []effect{doRead{}}
 	}
 	if !r.learned {
@@ -88,7 +93,7 @@ func (c *core) attempt() []effect {
 			return []effect{doCanon{rs}}
 		}
 	}
-	r.txn, r.outcomes = c.state.Propose(msgs)
+	r.txn, r.outcomes = c.state.Propose(msgs, r.gone...)
 	if r.last && r.unseats() {
 		return c.isolateLast()
 	}
@@ -106,13 +111,11 @@ func (c *core) attempt() []effect {
 }
 
 // needsRead tells whether a message can only be planned against what the kernel holds now:
-// rules of kernel chains are placed among those of strangers.
-func needsRead(m transaction.Message) bool {
-	switch m.Body.(type) {
-	case transaction.EditRules, transaction.Refresh, transaction.Cleanup:
-		return true
-	}
-	return false
+// rules of kernel chains are placed among those of strangers. A message that waits for its
+// kernel chain has no read made for it: it goes along with those of others.
+func needsRead(it *item) bool {
+	_, edits := it.msg.Body.(transaction.EditRules)
+	return edits && !it.waits && !it.done || looksAround(it.msg)
 }
 
 func (c *core) onRead(e readDone) []effect {
@@ -125,9 +128,6 @@ func (c *core) onRead(e readDone) []effect {
 	}
 	c.state.Observe(e.snap)
 	c.stale, r.fresh, r.learned = false, true, false
-	if ready := c.wake(); len(ready) > 0 {
-		c.pending = append(ready, c.pending...)
-	}
 	return c.attempt()
 }
 
@@ -198,7 +198,10 @@ func (c *core) park(err error) []effect {
 	var out []effect
 	for _, it := range c.run.undone() {
 		out = c.answer(out, it, Unavailable, err)
-		c.parked = append(c.parked, it)
+		if !looksAround(it.msg) {
+			it.parked = true
+			c.parked = append(c.parked, it)
+		}
 	}
 	c.run = nil
 	return append(out, c.begin()...)
@@ -223,7 +226,6 @@ func (c *core) settle() []effect {
 	for i, it := range r.groups[0] {
 		switch o := r.outcomes[i]; o.Result {
 		case transaction.Applied:
-			r.applied = append(r.applied, it)
 			it.landed = true
 			out = c.conclude(out, it, Applied, nil)
 		case transaction.Superseded:
@@ -233,7 +235,7 @@ func (c *core) settle() []effect {
 				c.wait(it)
 			}
 		case transaction.Rejected, transaction.Conflict:
-			if r.split() && !r.last {
+			if r.partial && !r.last {
 				r.setAside(it, o.Err)
 				continue
 			}
@@ -263,14 +265,15 @@ func (c *core) afterGroups() []effect {
 		return c.begin()
 	}
 	r.last = true
-	r.groups = [][]*item{r.inOrder(slices.Concat(r.deferred, r.applied))}
+	r.groups = [][]*item{r.besideLanded(r.deferred)}
 	r.deferred = nil
 	return c.attempt()
 }
 
 // setAside leaves an item to be judged last; why is the refusal at plan time, if that is what
-// it was.
+// it was. From then on a group lacks something, so that what it misses may not be blamed.
 func (r *run) setAside(it *item, why error) {
+	r.partial = true
 	r.deferred = append(r.deferred, it)
 	if r.why == nil {
 		r.why = map[*item]error{}
@@ -290,15 +293,16 @@ func (r *run) unseats() bool {
 	return false
 }
 
-// inOrder sorts items by their place in the batch.
-func (r *run) inOrder(items []*item) []*item {
+// besideLanded returns items and all that is in the kernel already, in the order of the
+// batch, so that what is tried late overwrites nothing newer.
+func (r *run) besideLanded(items []*item) []*item {
 	in := make(map[*item]bool, len(items))
 	for _, it := range items {
 		in[it] = true
 	}
 	var out []*item
 	for _, it := range r.seq {
-		if in[it] {
+		if in[it] || it.landed {
 			out = append(out, it)
 		}
 	}

@@ -116,6 +116,8 @@ func (s *shell) advance(e event) {
 		switch op := next.(type) {
 		case doReply:
 			s.rt.deliver(op.item, op.answer)
+		case doNews:
+			s.rt.observe(Event{Table: s.core.id, Kind: EventLate, Answer: &op.answer})
 		case doRest:
 			s.rest(op)
 		default:

@@ -39,6 +39,7 @@ type chain struct {
 	rules  []rules.Rule // what the owner wants; nil when not wanted
 	owned  bool         // owner is meaningful
 	owner  string
+	broken bool // the kernel refused to take rules back after a stranger broke the chain
 	spoken bool // in this run the owner has written or deleted it: no longer Earlier
 
 	// The belief.

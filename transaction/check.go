@@ -57,7 +57,7 @@ func (s *State) checkChain(c *chain) error {
 			}
 		}
 	}
-	if (c.content == Stub || c.content == Override) && !dirty && (c.wanted || len(s.needs[c.name]) == 0) {
+	if (c.content == Stub || c.content == Override) && !dirty && !c.broken && (c.wanted || len(s.needs[c.name]) == 0) {
 		return fmt.Errorf("invariant 4: %v, wanted=%v, needed by %d", c.content, c.wanted, len(s.needs[c.name]))
 	}
 	if !c.builtin && c.policy != "" || (c.content != Foreign && c.content != Absent && len(c.lists) > 0) {

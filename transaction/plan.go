@@ -23,7 +23,18 @@ type Plan struct {
 	// Rewritten are the chains that Modify writes with what their owners want, sorted.
 	Rewritten []string
 
-	origin []int // of each line of Modify: the message it came from
+	origin []int           // of each line of Modify: the message it came from
+	repair map[string]bool // chains that Modify brings back, which no message of the batch wrote
+}
+
+// Repair returns the chain of line n (from 1) of the rendered modify block, when the plan
+// brings that chain back after a stranger broke it and no message of the batch wrote it. A
+// refusal of that line is nobody's fault: see State.Broken.
+func (p *Plan) Repair(n int) (chain string, ok bool) {
+	if i := n - 2; i >= 0 && i < len(p.Modify.Lines) {
+		chain = p.Modify.Lines[i].Chain
+	}
+	return chain, p.repair[chain]
 }
 
 // Origin returns the index of the message that line n (from 1) of the rendered modify
@@ -109,6 +120,8 @@ func (t *Txn) render(writes []write) {
 func (t *Txn) resolve(name string, writes []write) []write {
 	c := t.get(name)
 	switch {
+	case c != nil && c.wanted && c.broken:
+		return t.resolveBroken(name, writes)
 	case c != nil && c.wanted:
 		return t.put(t.edit(name), Ours, c.rules, contents, writes)
 	case c.exists() && c.content == Foreign:
@@ -124,6 +137,17 @@ func (t *Txn) resolve(name string, writes []write) []write {
 		t.edit(name) // so that Commit forgets it
 	}
 	return writes
+}
+
+// resolveBroken leaves a wanted chain that the kernel does not take back as it is, or makes a
+// stub of it when it is gone, so that what jumps to it can be written.
+func (t *Txn) resolveBroken(name string, writes []write) []write {
+	t.keepDirty(name)
+	if t.get(name).exists() || t.needs.len(name) == 0 {
+		return writes
+	}
+	t.plan.Stubs = append(t.plan.Stubs, name)
+	return t.put(t.edit(name), Stub, MissingStub(t.s.cfg.Table.Name), stubs, writes)
 }
 
 // resolveStub makes a stub of a chain that ours needs and nobody writes.
@@ -156,6 +180,12 @@ func (t *Txn) put(c *chain, content Content, rs []rules.Rule, s section, writes 
 	c.isRead, c.lines, c.written = false, nil, rs
 	if content == Ours {
 		t.plan.Rewritten = append(t.plan.Rewritten, c.name)
+		if _, written := t.writer[key{kind: 'c', chain: c.name}]; !written {
+			if t.plan.repair == nil {
+				t.plan.repair = map[string]bool{}
+			}
+			t.plan.repair[c.name] = true
+		}
 	}
 	t.touchDirty(c.needs)
 	cause := t.causeOf(c.name)

@@ -27,8 +27,9 @@ type Outcome struct {
 // Propose applies messages to a new Txn and plans it, leaving out what cannot be planned,
 // until the rest can. The outcomes, one for each message in order, hold once the kernel has
 // taken the plan's modify block. What is left out is judged against the rest as it is in
-// the end, so an earlier message that another's refusal makes good again is taken.
-func (s *State) Propose(msgs []Message) (*Txn, []Outcome) {
+// the end, so an earlier message that another's refusal makes good again is taken. Gone are
+// messages of the same batch that were refused before: a policy DROP of their owners is held.
+func (s *State) Propose(msgs []Message, gone ...Message) (*Txn, []Outcome) {
 	out := make([]Outcome, len(msgs))
 	refused := map[string]bool{}
 	for {
@@ -45,7 +46,7 @@ func (s *State) Propose(msgs []Message) (*Txn, []Outcome) {
 		}
 		again := len(failed) > 0
 		if !again {
-			again = holdPolicies(t, msgs, out)
+			again = holdPolicies(t, msgs, out, gone)
 		}
 		if again {
 			continue
@@ -56,6 +57,8 @@ func (s *State) Propose(msgs []Message) (*Txn, []Outcome) {
 				out[index[i]].Result = Superseded
 			}
 		}
+		t.overtake(msgs, out)
+		t.source = index
 		return t, out
 	}
 }
@@ -106,8 +109,11 @@ func noteRefused(refused map[string]bool, m Message) {
 
 // holdPolicies refuses a policy DROP whose owner has another message refused: what was to
 // let traffic through is perhaps not there.
-func holdPolicies(t *Txn, msgs []Message, out []Outcome) bool {
+func holdPolicies(t *Txn, msgs []Message, out []Outcome, gone []Message) bool {
 	bad := map[string]string{}
+	for _, m := range gone {
+		bad[m.Owner] = m.ID
+	}
 	for i, o := range out {
 		if o.Err != nil {
 			bad[msgs[i].Owner] = msgs[i].ID
@@ -144,6 +150,28 @@ func (t *Txn) superseded(i int) bool {
 		}
 	})
 	return keys > 0 && won == 0
+}
+
+// overtake finds the waiting messages that need wait no more, since later messages of the
+// batch write all that they would: a rule that its owner withdraws must not come when its
+// kernel chain does.
+func (t *Txn) overtake(msgs []Message, out []Outcome) {
+	last := map[key]int{}
+	for i, m := range msgs {
+		if _, edits := m.Body.(EditRules); edits && out[i].Err == nil {
+			m.eachKey(func(k key) { last[k] = i })
+		}
+	}
+	for i, m := range msgs {
+		if out[i].Result != Waiting {
+			continue
+		}
+		won := false
+		m.eachKey(func(k key) { won = won || last[k] == i })
+		if !won {
+			out[i].Result = Superseded
+		}
+	}
 }
 
 // Unlearned returns the rules of which the State needs to know what the tool reads back

@@ -200,6 +200,29 @@ func (s *State) Deleted(names ...string) {
 	}
 }
 
+// Broken says that the kernel does not take the content of a chain back which a plan would
+// have repaired: its set has gone, say. The chain keeps what it holds, or is a stub where it
+// is gone, until its owner writes it again or Mend has it tried again.
+func (s *State) Broken(name string) {
+	if c := s.chains[name]; c != nil && c.wanted {
+		c := *c
+		c.broken = true
+		s.chains[name] = &c
+		s.dirty[name] = struct{}{}
+	}
+}
+
+// Mend has the chains that are Broken tried again by the next plan that looks at them.
+func (s *State) Mend() {
+	for name := range s.dirty {
+		if c := s.chains[name]; c != nil && c.broken {
+			c := *c
+			c.broken = false
+			s.chains[name] = &c
+		}
+	}
+}
+
 // Pinned says that the kernel refused to delete a chain: somebody we do not see reaches it.
 func (s *State) Pinned(name string) {
 	if c := s.chains[name]; c != nil {

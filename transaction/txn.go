@@ -31,6 +31,7 @@ type Txn struct {
 	stillDirty map[string]bool
 
 	plan    *Plan
+	source  []int           // of each message: its place among those proposed
 	refused map[string]bool // chains that refused messages would have written
 	failed  map[int]*Error  // refusals found while planning
 }
@@ -176,10 +177,14 @@ func (t *Txn) relink() {
 // Messages returns the messages of the batch, in order.
 func (t *Txn) Messages() []Message { return t.msgs }
 
+// Source returns the place of the i-th message of the batch among those that Propose was
+// given.
+func (t *Txn) Source(i int) int { return t.source[i] }
+
 func (t *Txn) rewrite(owner string, b RewriteChains) {
 	for _, want := range b.Chains {
 		c := t.edit(want.Name)
-		c.ours, c.wanted, c.spoken = true, true, true
+		c.ours, c.wanted, c.spoken, c.broken = true, true, true, false
 		c.owned, c.owner = true, owner
 		c.rules = want.Rules
 		t.setJumps(c, t.s.jumpsOf(want.Rules), nil)
@@ -194,7 +199,7 @@ func (t *Txn) delete(b DeleteChains) {
 		}
 		c := t.edit(name)
 		c.ours, c.spoken = true, true
-		c.wanted, c.rules, c.owned, c.owner = false, nil, false, ""
+		c.wanted, c.rules, c.owned, c.owner, c.broken = false, nil, false, "", false
 		t.setJumps(c, nil, nil)
 		t.touch(name)
 	}

@@ -41,6 +41,8 @@ func (r *Record) text(b *strings.Builder) {
 		}
 	case actors.EventAnswer:
 		b.WriteString("message " + quoted(r.ID) + " " + l.Answer)
+	case actors.EventLate:
+		b.WriteString("message " + quoted(r.ID) + " late " + l.Late)
 	}
 	if l.Error != nil {
 		l.Error.text(b, r.Kind != actors.EventAnswer)

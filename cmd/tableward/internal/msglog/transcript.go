@@ -51,6 +51,7 @@ type line struct {
 	Result  string          `json:"result,omitempty"`
 	ID      string          `json:"id,omitempty"`
 	Answer  string          `json:"answer,omitempty"`
+	Late    string          `json:"late,omitempty"` // what became of a message that had been answered unavailable
 	Error   *failure        `json:"error,omitempty"`
 }
 
@@ -93,6 +94,10 @@ func (r *Record) line() line {
 		}
 	case actors.EventAnswer:
 		l.ID, l.Answer = r.ID, r.Answer.String()
+		l.Error = r.answerFailure()
+		return l
+	case actors.EventLate:
+		l.ID, l.Late = r.ID, r.Answer.String()
 		l.Error = r.answerFailure()
 		return l
 	}
