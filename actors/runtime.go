@@ -21,6 +21,9 @@ import (
 type Options struct {
 	// Table is the configuration that every table shares; Table.Table is filled in.
 	Table transaction.Config
+	// Adjust may change a table's configuration when the table's actor starts; nil changes
+	// nothing.
+	Adjust func(*transaction.Config)
 	// OnAnswer gets the answers of messages that were only told. It is called by the table's
 	// actor and must not block.
 	OnAnswer func(Answer)
@@ -177,6 +180,9 @@ func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
 	}
 	cfg := r.opts.Table
 	cfg.Table = id
+	if r.opts.Adjust != nil {
+		r.opts.Adjust(&cfg)
+	}
 	jitter := 0.1
 	if r.opts.NoJitter {
 		jitter = 0

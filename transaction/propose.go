@@ -32,6 +32,9 @@ type Outcome struct {
 func (s *State) Propose(msgs []Message, gone ...Message) (*Txn, []Outcome) {
 	out := make([]Outcome, len(msgs))
 	refused := map[string]bool{}
+	for _, m := range gone {
+		noteRefused(refused, m)
+	}
 	for {
 		t, index := s.try(msgs, out)
 		for i, o := range out {

@@ -228,3 +228,45 @@ func TestPlanOrigin(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Without a prefix whoever deletes a stranger's chain has it deleted, content and all.
+func TestDeleteWithoutPrefix(t *testing.T) {
+	h := newHost(t, transaction.Config{}, "*filter\n:old - [0:0]\n-A old -j RETURN\nCOMMIT\n")
+	if got := results(h.batch(remove("1", "", "old"))); got != "1" {
+		t.Errorf("results %s, want applied", got)
+	}
+	if strings.Contains(h.save(), "old") {
+		t.Errorf("the chain is still there:\n%s", h.save())
+	}
+}
+
+// A chain that owners insert rules into is nobody's to write or delete.
+func TestListsAndWholeChains(t *testing.T) {
+	h := newHost(t, transaction.Config{}, "*filter\n:DOCKER-USER - [0:0]\nCOMMIT\n")
+	got := results(h.batch(
+		message("1", "a", transaction.InsertRule("DOCKER-USER", rule("-j ACCEPT"), transaction.InsertTop)),
+		rewrite("2", "b", chainOf("DOCKER-USER")),
+		remove("3", "b", "DOCKER-USER"),
+	))
+	if got != "133" {
+		t.Errorf("results %s, want applied, rejected, rejected", got)
+	}
+}
+
+// A policy DROP is held when its owner has a message refused, by the plan or by the kernel
+// before it.
+func TestPolicyIsHeld(t *testing.T) {
+	drop := message("p", "a", transaction.SetPolicy{Chain: "INPUT", Policy: "DROP"})
+	bad := rewrite("bad", "a", chainOf("tw-a", "-j NOPE"))
+	h := newHost(t, transaction.Config{Prefixes: []string{"tw-"}}, "")
+	if got := results(h.batch(drop, bad)); got != "33" {
+		t.Errorf("results %s, want rejected, rejected", got)
+	}
+	if _, out := h.state.Propose([]transaction.Message{drop}, rewrite("bad", "b", chainOf("tw-a"))); out[0].Err != nil {
+		t.Errorf("another owner's refusal holds the policy: %v", out[0].Err)
+	}
+	_, out := h.state.Propose([]transaction.Message{drop}, bad)
+	if !errors.Is(out[0].Err, transaction.ErrDependency) {
+		t.Errorf("the policy is set although the kernel refused another message of its owner: %v", out[0].Err)
+	}
+}

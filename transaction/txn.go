@@ -199,6 +199,9 @@ func (t *Txn) delete(b DeleteChains) {
 		}
 		c := t.edit(name)
 		c.ours, c.spoken = true, true
+		if c.content == Foreign {
+			c.content = Earlier // without a prefix whoever deletes a chain makes it his
+		}
 		c.wanted, c.rules, c.owned, c.owner, c.broken = false, nil, false, "", false
 		t.setJumps(c, nil, nil)
 		t.touch(name)

@@ -46,8 +46,8 @@ func (t *Txn) checkRewrite(m Message, b RewriteChains) *Error {
 		if err := t.checkOwner(m, c.Name); err != nil {
 			return err
 		}
-		if known := t.get(c.Name); known != nil && len(known.lists) > 0 {
-			return t.errorf(m, ErrInvalid, c.Name, "", "rules are inserted into this chain, so it cannot be rewritten as a whole")
+		if err := t.checkNoLists(m, c.Name); err != nil {
+			return err
 		}
 		if err := t.checkRules(m, c.Name, c.Rules); err != nil {
 			return err
@@ -64,6 +64,17 @@ func (t *Txn) checkDelete(m Message, b DeleteChains) *Error {
 		if err := t.checkOwner(m, name); err != nil {
 			return err
 		}
+		if err := t.checkNoLists(m, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNoLists refuses to take over a chain that owners insert rules into.
+func (t *Txn) checkNoLists(m Message, name string) *Error {
+	if c := t.get(name); c != nil && len(c.lists) > 0 {
+		return t.errorf(m, ErrInvalid, name, "", "rules are inserted into this chain, so it cannot be written or deleted as a whole")
 	}
 	return nil
 }

@@ -83,8 +83,9 @@ func (s *session) run(ctx context.Context, prefixes []string, log zerolog.Logger
 	info := s.kernel.Info()
 	rt, err := actors.New(s.kernel, actors.Options{
 		Table: transaction.Config{
-			Prefixes: prefixes, OwnChains: s.declared(), MaxDepth: info.MaxDepth, Extensions: info.Extensions,
+			Prefixes: prefixes, MaxDepth: info.MaxDepth, Extensions: info.Extensions,
 		},
+		Adjust:  func(cfg *transaction.Config) { cfg.OwnChains = s.declared(cfg.Table) },
 		Observe: s.observe, Logger: log,
 	})
 	if err != nil {
@@ -133,10 +134,10 @@ func (s *session) refreshUntil(ctx context.Context, rt *actors.Runtime) {
 }
 
 // declared returns the names of all chains that the messages rewrite.
-func (s *session) declared() []string {
+func (s *session) declared(id rules.TableID) []string {
 	var names []string
 	for _, m := range s.msgs {
-		if b, ok := m.Body.(transaction.RewriteChains); ok {
+		if b, ok := m.Body.(transaction.RewriteChains); ok && m.Table == id {
 			for _, c := range b.Chains {
 				names = append(names, c.Name)
 			}
