@@ -66,9 +66,6 @@ type chain struct {
 // exists tells whether the kernel has the chain.
 func (c *chain) exists() bool { return c != nil && c.content != Absent }
 
-// kernelChain tells whether rules are inserted into the chain rather than written.
-func (c *chain) kernelChain() bool { return c.content == Foreign }
-
 // ownerList is what one owner lists in one kernel chain.
 type ownerList struct {
 	priority          int
@@ -83,22 +80,6 @@ func (l *ownerList) clone() *ownerList {
 
 // empty tells whether the owner has nothing left in the chain.
 func (l *ownerList) empty() bool { return len(l.top)+len(l.bottom)+len(l.bans) == 0 }
-
-// texts returns what the chain is believed to hold.
-func (c *chain) texts() []string {
-	if !c.isRead {
-		out := make([]string, len(c.written))
-		for i, r := range c.written {
-			out[i] = r.String()
-		}
-		return out
-	}
-	out := make([]string, len(c.lines))
-	for i, l := range c.lines {
-		out[i] = l.Text
-	}
-	return out
-}
 
 // jumpsOf returns the chains that rs jump to, sorted, each once.
 func (s *State) jumpsOf(rs []rules.Rule) []string {
