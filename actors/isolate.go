@@ -110,6 +110,25 @@ func (c *core) refuse(out []effect, it *item) []effect {
 	return c.conclude(out, it, Rejected, c.explain(it))
 }
 
+// judgeLast sets the undone messages of a group aside, one of which stands in the way of a
+// message that is in the kernel; the last group is taken apart.
+func (c *core) judgeLast() []effect {
+	r := c.run
+	if r.seq == nil {
+		r.seq = r.groups[0]
+	}
+	if r.last {
+		return c.isolateLast()
+	}
+	for i, it := range r.groups[0] {
+		if !it.done {
+			r.setAside(it, errOf(r.outcomes[i]))
+		}
+	}
+	r.groups[0] = nil
+	return c.attempt()
+}
+
 // isolateLast takes the last group apart into single messages.
 func (c *core) isolateLast() []effect {
 	r := c.run
@@ -193,6 +212,12 @@ func (c *core) suspect() *item {
 // explain turns the tool's words into an error about a message, its chain and its rule.
 func (c *core) explain(it *item) *transaction.Error {
 	re := c.run.err
+	if re == nil {
+		return &transaction.Error{
+			Table: c.id, ID: it.msg.ID, Owner: it.msg.Owner, Chain: firstChain(it.msg), Err: transaction.ErrOwned,
+			Reason: "it is against what a later message did, which is in the kernel already",
+		}
+	}
 	e := &transaction.Error{Table: c.id, ID: it.msg.ID, Owner: it.msg.Owner, Reason: re.Reason, Err: re}
 	switch _, line, ok := c.run.txn.Plan().Origin(re.Line); {
 	case ok && re.Class == dataplane.Rejected:

@@ -94,8 +94,8 @@ func (c *core) attempt() []effect {
 		}
 	}
 	r.txn, r.outcomes = c.state.Propose(msgs, r.gone...)
-	if r.last && r.unseats() {
-		return c.isolateLast()
+	if r.unseats() {
+		return c.judgeLast()
 	}
 	plan := r.txn.Plan()
 	if len(plan.Modify.Lines) == 0 {

@@ -13,15 +13,12 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"go.uber.org/goleak"
 
 	"github.com/tableward/tableward/actors"
 	"github.com/tableward/tableward/dataplane"
 	"github.com/tableward/tableward/rules"
 	"github.com/tableward/tableward/transaction"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func body(name string, texts ...string) transaction.Body {
 	return transaction.RewriteChains{Chains: []rules.Chain{chainOf(name, texts...)}}
