@@ -28,6 +28,9 @@ type core struct {
 	parked  []*item // answered Unavailable for want of an environment; still wished
 	arrived uint64
 	run     *run // nil when idle
+	// noCanon: what the tool reads back cannot be asked; it is learned from a read after
+	// each write.
+	noCanon bool
 	resting bool // in backoff: wakes by a tick
 	backoff *backoff.ExponentialBackOff
 }

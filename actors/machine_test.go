@@ -3,6 +3,7 @@
 package actors_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -417,4 +418,48 @@ func randomMessage(rt *rapid.T, i int, names, texts []string) transaction.Messag
 		m.Body = transaction.RewriteChains{Chains: []rules.Chain{chainOf(name, rapid.SliceOfN(rapid.SampledFrom(texts), 0, 2).Draw(rt, "rules")...)}}
 	}
 	return m
+}
+
+// mute is a dataplane that cannot be asked what the tool reads back, and whose tool spells
+// addresses in its own way.
+type mute struct {
+	*dataplane.Sim
+}
+
+func (mute) Canon(context.Context, rules.TableID, []rules.Rule) ([]rules.Canon, error) {
+	return nil, dataplane.ErrNoScratch
+}
+
+func (m mute) Read(ctx context.Context, id rules.TableID, chains ...string) (rules.Snapshot, error) {
+	snap, err := m.Sim.Read(ctx, id, chains...)
+	for name, c := range snap.Chains {
+		for i, r := range c.Rules {
+			text := strings.ReplaceAll(r.Text, "10.0.0.1 ", "10.0.0.1/32 ")
+			c.Rules[i] = rules.SavedRule{Text: text, Rule: rules.MustParseRule(text)}
+		}
+		snap.Chains[name] = c
+	}
+	return snap, err
+}
+
+// Where no scratch namespace can be had, what the tool reads back is learned from a read
+// after the write: a refresh then finds nothing to do, and a rule is there once.
+func TestCanonIsLearnedFromTheReadAfterAWrite(t *testing.T) {
+	b := newBench(t, dataplane.NFT, transaction.Config{})
+	b.m = actors.NewMachine(actors.MachineConfig{
+		Dataplane: mute{b.sim},
+		Table:     func(rules.TableID) transaction.Config { return transaction.Config{Prefixes: []string{"tw-"}} },
+		Observe:   b.observe,
+	})
+	hook := transaction.InsertRule("INPUT", rule("-s 10.0.0.1 -j tw-a"), transaction.InsertTop)
+	b.write("1", "tw-a", "-s 10.0.0.1 -j ACCEPT")
+	b.send("2", hook)
+	b.m.Settle()
+	b.send("3", hook)
+	b.send("4", transaction.Refresh{})
+	b.m.Settle()
+	b.want(
+		"read", "restore tw-a,-IINPUT", "0s 1 applied", "0s 2 applied", "read",
+		"read", "0s 3 applied", "0s 4 applied",
+	)
 }

@@ -21,6 +21,7 @@ type run struct {
 	fresh    bool // the kernel has been read for it
 	learned  bool // what the tool reads back has been asked for
 	txn      *transaction.Txn
+	readBack bool // what was written is to be read back
 	outcomes []transaction.Outcome
 	sent     []byte
 	err      *dataplane.RestoreError // why the kernel refused the block sent last
@@ -123,6 +124,14 @@ func (c *core) onRead(e readDone) []effect {
 	if r == nil {
 		return nil
 	}
+	if r.readBack {
+		r.readBack = false
+		if e.err == nil {
+			c.state.LearnWritten(e.snap)
+			c.state.Observe(e.snap)
+		}
+		return c.nextGroup()
+	}
 	if e.err != nil {
 		return c.trouble(e.err)
 	}
@@ -132,6 +141,7 @@ func (c *core) onRead(e readDone) []effect {
 }
 
 func (c *core) onCanon(e canonDone) []effect {
+	c.noCanon = e.canons == nil
 	for i, r := range e.asked {
 		var canon rules.Canon
 		if e.canons != nil {
@@ -211,6 +221,7 @@ func (c *core) park(err error) []effect {
 func (c *core) commit() []effect {
 	r := c.run
 	c.state.Commit(r.txn)
+	r.readBack = c.noCanon && len(r.txn.Plan().Modify.Lines) > 0
 	out := c.settle()
 	if names := r.txn.Plan().Deletes(); len(names) > 0 {
 		r.deletes = [][]string{names}
@@ -251,6 +262,9 @@ func (c *core) settle() []effect {
 
 func (c *core) nextGroup() []effect {
 	r := c.run
+	if r.readBack {
+		return []effect{doRead{}}
+	}
 	r.groups = r.groups[1:]
 	r.fresh, r.learned, r.refused = false, false, nil
 	return c.attempt()

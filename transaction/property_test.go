@@ -126,8 +126,16 @@ func cutting(tb testing.TB, cfg transaction.Config, msgs []transaction.Message, 
 }
 
 // Batching is invisible: any cut of messages that are good ends in the same kernel.
-func TestPropertyBatchingIsInvisible(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+func TestPropertyBatchingIsInvisible(t *testing.T) { rapid.Check(t, batchingIsInvisible(t)) }
+
+// FuzzBatching lets the fuzzer draw the messages.
+func FuzzBatching(f *testing.F) {
+	f.Add([]byte("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10"))
+	f.Fuzz(func(t *testing.T, data []byte) { rapid.MakeFuzz(batchingIsInvisible(t))(t, data) })
+}
+
+func batchingIsInvisible(t testing.TB) func(*rapid.T) {
+	return func(rt *rapid.T) {
 		cfg := genConfig(rt)
 		msgs := good(rt, t, cfg, genMessages(rt))
 		one := cutting(t, cfg, msgs, func(int) bool { return true })
@@ -139,7 +147,7 @@ func TestPropertyBatchingIsInvisible(t *testing.T) {
 		if diff := cmp.Diff(one.save(), some.save()); diff != "" {
 			rt.Fatalf("one by one (-) and in some batches (+) differ:\n%s", diff)
 		}
-	})
+	}
 }
 
 // What is sent again, or read back, plans nothing.

@@ -117,16 +117,6 @@ func (s *State) mayBeOurs(name string) bool {
 	return len(s.cfg.Prefixes) == 0 || s.wrote[name] || s.oursByName(name)
 }
 
-// Learn stores what the tool reads back for a rule. The cache is emptied when it is large:
-// what is still of use is asked for again.
-func (s *State) Learn(text string, canon rules.Canon) {
-	const most = 100_000
-	if len(s.canon) >= most {
-		clear(s.canon)
-	}
-	s.canon[text] = canon
-}
-
 // canonOf returns what the tool reads back for r, or its own text where that is not known.
 func (s *State) canonOf(r rules.Rule) []string {
 	if c := s.canon[r.String()]; len(c) > 0 {
