@@ -53,6 +53,8 @@ var (
 	ErrPending = errors.New("no answer yet; the message stays")
 	// ErrStopped: the runtime has stopped, or is stopping.
 	ErrStopped = errors.New("the runtime has stopped")
+	// ErrBusy: as many messages wait for the table as Options.MaxPending allows.
+	ErrBusy = errors.New("too many messages wait for the table")
 	// ErrNotStarted: Start has not been called.
 	ErrNotStarted = errors.New("the runtime has not been started")
 )

@@ -18,16 +18,18 @@ import (
 // no I/O. The actor drives it in production and Machine in a replay, so that there is one
 // logic. It asks for at most one operation of the dataplane at a time.
 type core struct {
-	id      rules.TableID
-	state   *transaction.State
-	stale   bool    // what the kernel holds must be read before the next plan
-	pending []*item // not yet in a batch, in order
+	id    rules.TableID
+	state *transaction.State
+	stale bool           // what the kernel holds must be read before the next plan
+	mail  batcher[*item] // not yet in a batch, in order
 	// What goes along with each batch, at its place in the order of arrival, so that what
 	// came later wins:
 	waiting []*item // for a kernel chain that does not exist
 	parked  []*item // answered Unavailable for want of an environment; still wished
 	arrived uint64
-	run     *run // nil when idle
+	pieces  uint64
+	now     time.Time // as the driver says
+	run     *run      // nil when idle
 	// noCanon: what the tool reads back cannot be asked; it is learned from a read after
 	// each write.
 	noCanon bool
@@ -39,6 +41,8 @@ type core struct {
 type item struct {
 	msg      transaction.Message
 	seq      uint64       // order of arrival at the table
+	piece    uint64       // what was sent together has one number
+	internal bool         // of our own making: nobody waits for its answer
 	waits    bool         // for its kernel chain
 	parked   bool         // was answered Unavailable, and is still wished
 	reply    func(Answer) // nil: the runtime's OnAnswer gets it
@@ -86,6 +90,7 @@ type (
 	doRestore struct {
 		input []byte
 		phase phase
+		frees bool // the kernel has something to get rid of afterwards
 	}
 	doRest struct{ after time.Duration }
 )
@@ -121,21 +126,30 @@ func newCore(cfg transaction.Config, jitter float64) (*core, error) {
 		backoff.WithMaxInterval(longest), backoff.WithRandomizationFactor(jitter),
 		backoff.WithMaxElapsedTime(0), // as long as the runtime lives
 	)
-	return &core{id: cfg.Table, state: state, stale: true, backoff: b}, nil
+	return &core{
+		id: cfg.Table, state: state, stale: true, backoff: b,
+		mail: batcher[*item]{
+			size:  func(it *item) int { return it.msg.Size() },
+			piece: func(it *item) uint64 { return it.piece },
+		},
+	}, nil
 }
 
 // busy tells whether an event is awaited that the core has asked for.
 func (c *core) busy() bool { return c.run != nil || c.resting }
 
-// step takes one event and returns what is to be done about it.
-func (c *core) step(e event) []effect {
+// step takes one event and returns what is to be done about it. The driver calls begin
+// afterwards, when it finds that the core may.
+func (c *core) step(now time.Time, e event) []effect {
+	c.now = now
 	switch e := e.(type) {
 	case mail:
+		c.pieces++
 		for _, it := range e.items {
 			c.arrived++
-			it.seq = c.arrived
+			it.seq, it.piece = c.arrived, c.pieces
 		}
-		c.pending = append(c.pending, e.items...)
+		c.mail.add(now, e.items...)
 		return nil
 	case tick:
 		c.resting = false
@@ -151,23 +165,42 @@ func (c *core) step(e event) []effect {
 	return nil
 }
 
-// begin makes one batch of all that is pending and starts on it. Call it when the core is
-// not busy; it does nothing when nothing is pending.
-func (c *core) begin() []effect {
-	if c.busy() || len(c.pending) == 0 {
+// due returns how long it is until begin may be called; false when the core is busy or
+// nothing is pending.
+func (c *core) due(now time.Time) (time.Duration, bool) {
+	if c.busy() {
+		return 0, false
+	}
+	return c.mail.due(now)
+}
+
+// begin makes one batch of what is pending and starts on it. It does nothing when the core
+// is busy, or nothing is pending.
+func (c *core) begin(now time.Time) []effect {
+	c.now = now
+	batch := []*item(nil)
+	if !c.busy() {
+		batch = c.mail.take()
+	}
+	if len(batch) == 0 {
 		return nil
 	}
-	batch := c.pending
 	if len(c.waiting)+len(c.parked) > 0 {
-		batch = slices.Concat(c.parked, c.waiting, c.pending)
+		batch = slices.Concat(c.parked, c.waiting, batch)
 		slices.SortStableFunc(batch, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
 	}
-	c.pending, c.waiting, c.parked = nil, nil, nil
+	c.waiting, c.parked = nil, nil
 	if slices.ContainsFunc(batch, func(it *item) bool { return looksAround(it.msg) }) {
 		c.state.Mend()
 	}
 	c.run = &run{groups: [][]*item{batch}}
 	return c.attempt()
+}
+
+// end notes that the batch under way is over.
+func (c *core) end() {
+	c.run = nil
+	c.mail.done(c.now)
 }
 
 // looksAround tells whether a message is about the table as it is rather than about a wish.
@@ -182,8 +215,8 @@ func looksAround(m transaction.Message) bool {
 // rest puts what has no answer yet back in front of the mail and waits before it is tried
 // again, together with what has come meanwhile.
 func (c *core) rest() []effect {
-	c.pending = append(c.run.again(), c.pending...)
-	c.run = nil
+	c.mail.back(c.now, c.run.again()...)
+	c.end()
 	c.resting = true
 	return []effect{doRest{after: c.backoff.NextBackOff()}}
 }
@@ -195,9 +228,9 @@ func (c *core) giveUp() []effect {
 		all = c.run.undone()
 		c.run = nil
 	}
-	all = slices.Concat(all, c.pending, c.waiting)
+	all = slices.Concat(all, c.mail.all(), c.waiting)
 	slices.SortStableFunc(all, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
-	c.pending, c.waiting, c.parked, c.resting = nil, nil, nil, false
+	c.waiting, c.parked, c.resting = nil, nil, false
 	var out []effect
 	for _, it := range all {
 		out = c.answer(out, it, Unavailable, ErrStopped)

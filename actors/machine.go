@@ -29,11 +29,12 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	EventRead    EventKind = iota + 1 // the table was read
-	EventRestore                      // a block was sent to the table
-	EventAnswer                       // a message was answered
-	EventLate                         // a message that had been answered Unavailable is in the kernel, or refused
-	EventWait                         // a rest begins, since the environment is in passing trouble
+	EventRead         EventKind = iota + 1 // the table was read
+	EventRestore                           // a block was sent to the table
+	EventAnswer                            // a message was answered
+	EventLate                              // a message that had been answered Unavailable is in the kernel, or refused
+	EventGraceTimeout                      // grace ends by its timer
+	EventWait                              // a rest begins, since the environment is in passing trouble
 )
 
 // MachineConfig is what a Machine needs.
@@ -82,7 +83,7 @@ func (m *Machine) core(id rules.TableID) (*core, error) {
 	}
 	m.cores[id] = c
 	for _, msg := range m.inSyncs {
-		c.step(mail{[]*item{{msg: msg, answered: true}}})
+		c.step(m.clock(), mail{[]*item{{msg: msg, answered: true}}})
 	}
 	return c, nil
 }
@@ -111,7 +112,7 @@ func (m *Machine) Send(id rules.TableID, msg transaction.Message) error {
 	if err != nil {
 		return err
 	}
-	c.step(mail{[]*item{{msg: msg.Clone()}}})
+	c.step(m.clock(), mail{[]*item{{msg: msg.Clone()}}})
 	return nil
 }
 
@@ -127,7 +128,7 @@ func (m *Machine) InSync(msg transaction.Message) {
 		m.emit(Event{Kind: EventAnswer, Answer: &answer})
 	}
 	for _, id := range ids {
-		m.cores[id].step(mail{[]*item{{msg: msg, reply: func(a Answer) {
+		m.cores[id].step(m.clock(), mail{[]*item{{msg: msg, reply: func(a Answer) {
 			if a.Result != Applied {
 				answer = a
 			}
@@ -141,7 +142,7 @@ func (m *Machine) InSync(msg transaction.Message) {
 // Settle runs each table that has mail until it has none, or rests.
 func (m *Machine) Settle() {
 	for _, id := range m.Tables() {
-		m.drive(id, m.cores[id].begin())
+		m.drive(id, nil)
 	}
 }
 
@@ -155,7 +156,7 @@ func (m *Machine) Advance(to time.Duration) {
 		m.now = at
 		delete(m.wakes, id)
 		c := m.cores[id]
-		m.drive(id, append(c.step(tick{}), c.begin()...))
+		m.drive(id, c.step(m.clock(), tick{}))
 	}
 	m.now = max(m.now, to)
 }
@@ -172,15 +173,24 @@ func (m *Machine) nextWake() (id rules.TableID, at time.Duration, ok bool) {
 // Stop answers all that has no answer with Unavailable.
 func (m *Machine) Stop() {
 	for _, id := range m.Tables() {
-		m.drive(id, m.cores[id].step(stopNow{}))
+		m.drive(id, m.cores[id].step(m.clock(), stopNow{}))
 	}
 	clear(m.wakes)
 }
 
-// drive carries effects out until nothing is left to do.
+// clock is the virtual time as the core sees it.
+func (m *Machine) clock() time.Time { return time.Unix(0, 0).Add(m.now) }
+
+// drive carries effects out, and makes a batch of what is pending, until nothing is left
+// to do.
 func (m *Machine) drive(id rules.TableID, effects []effect) {
 	c := m.cores[id]
-	for len(effects) > 0 {
+	for {
+		if len(effects) == 0 {
+			if effects = c.begin(m.clock()); len(effects) == 0 {
+				return
+			}
+		}
 		next := effects[0]
 		effects = effects[1:]
 		switch e := next.(type) {
@@ -200,7 +210,7 @@ func (m *Machine) drive(id rules.TableID, effects []effect) {
 			if ev, ok := record(id, e, result); ok {
 				m.emit(ev)
 			}
-			effects = append(effects, c.step(result)...)
+			effects = append(effects, c.step(m.clock(), result)...)
 		}
 	}
 }

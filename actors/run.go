@@ -108,7 +108,7 @@ func (c *core) attempt() []effect {
 		return c.isolate()
 	}
 	r.refused = nil
-	return []effect{doRestore{r.sent, phaseModify}}
+	return []effect{doRestore{r.sent, phaseModify, plan.Frees}}
 }
 
 // needsRead tells whether a message can only be planned against what the kernel holds now:
@@ -213,8 +213,8 @@ func (c *core) park(err error) []effect {
 			c.parked = append(c.parked, it)
 		}
 	}
-	c.run = nil
-	return append(out, c.begin()...)
+	c.end()
+	return out
 }
 
 // commit takes over what the kernel has taken, answers, and goes on to the deletes.
@@ -275,8 +275,8 @@ func (c *core) nextGroup() []effect {
 func (c *core) afterGroups() []effect {
 	r := c.run
 	if len(r.deferred) == 0 || r.last {
-		c.run = nil
-		return c.begin()
+		c.end()
+		return nil
 	}
 	r.last = true
 	r.groups = [][]*item{r.besideLanded(r.deferred)}

@@ -3,11 +3,13 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
@@ -34,7 +36,28 @@ type Options struct {
 	Clock Clock
 	// Logger gets what operators should know; the zero value logs nothing.
 	Logger zerolog.Logger
-	// NoJitter makes rests between tries exactly what the backoff says.
+	// Refresh is the time between two looks at a table, which repair it and, once grace is
+	// over, delete orphans; 0 is DefaultRefresh, negative is never.
+	Refresh time.Duration
+	// GraceTimeout ends grace where not every owner says InSync; 0 is DefaultGrace, negative
+	// is never.
+	GraceTimeout time.Duration
+	// Spacing is the least time from the end of one batch to the beginning of the next, for
+	// each table; 0 is none. On nft the tables are paced together besides; see Pace.
+	Spacing time.Duration
+	// Pace is the time for which a commit that frees something holds up the next commit of
+	// any table: NFTPace on nft, 0 (none) for all else.
+	Pace time.Duration
+	// Limits bound what one batch holds; zero is 20,000 messages and 8 MiB.
+	Limits Limits
+	// MaxPending refuses messages of Go callers with ErrBusy while as many wait for a table;
+	// 0 is no limit. Actors are never refused.
+	MaxPending int
+	// Fatal is told when a table's actor ends though nobody stopped the Runtime: it panicked
+	// too often, or somebody stopped its actor. All its messages have been answered. It is
+	// called once for each table, and must not block.
+	Fatal func(error)
+	// NoJitter makes refreshes and rests between tries come exactly when they are due.
 	NoJitter bool
 }
 
@@ -49,12 +72,24 @@ type Runtime struct {
 	ctx    context.Context // ends when operations under way must end
 	cancel context.CancelFunc
 	ids    atomic.Uint64
+	pacer  *pacer // nil: tables are not paced together
 
 	mu      sync.RWMutex // guards what follows; senders hold it for reading while they send
 	state   lifecycle
 	tables  map[rules.TableID]*shell
 	pids    map[rules.TableID]*actor.PID
 	inSyncs []string // owners that are in sync, for tables that are started later
+}
+
+func (o *Options) setDefaults() {
+	if o.Clock == nil {
+		o.Clock = RealClock{}
+	}
+	o.Refresh = cmp.Or(o.Refresh, DefaultRefresh)
+	o.GraceTimeout = cmp.Or(o.GraceTimeout, DefaultGrace)
+	if o.Limits == (Limits{}) {
+		o.Limits = defaultLimits
+	}
 }
 
 type lifecycle uint8
@@ -72,11 +107,12 @@ func New(dp Dataplane, opts Options) (*Runtime, error) {
 	if err := check.Validate(); err != nil {
 		return nil, err
 	}
-	if opts.Clock == nil {
-		opts.Clock = RealClock{}
-	}
+	opts.setDefaults()
 	r := &Runtime{dp: dp, opts: opts, tables: map[rules.TableID]*shell{}, pids: map[rules.TableID]*actor.PID{}}
 	r.Feature = Feature{rt: r}
+	if opts.Pace > 0 {
+		r.pacer = &pacer{spacing: opts.Pace}
+	}
 	return r, nil
 }
 
@@ -92,6 +128,12 @@ func (r *Runtime) Start() {
 	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(handler)
 	}))
+	// A message to an actor that is gone is answered as well.
+	r.system.EventStream.Subscribe(func(e any) {
+		if dead, ok := e.(*actor.DeadLetterEvent); ok {
+			r.bury(dead.Message)
+		}
+	})
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.state = running
 }
@@ -191,8 +233,9 @@ func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.mail.limits, c.mail.spacing = r.opts.Limits, r.opts.Spacing
 	s := &shell{rt: r, core: c}
-	props := actor.PropsFromProducer(func() actor.Actor { return s })
+	props := actor.PropsFromProducer(func() actor.Actor { return s }, actor.WithMailbox(guardMailbox(s)))
 	pid, err := r.system.Root.SpawnNamed(props, "table-"+strconv.Itoa(int(id.IPVersion))+"-"+id.Name)
 	if err != nil {
 		return nil, err
@@ -200,7 +243,7 @@ func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
 	r.tables[id], r.pids[id] = s, pid
 	for _, owner := range r.inSyncs {
 		msg := transaction.Message{ID: owner + " in sync", Owner: owner, Body: transaction.InSync{}}
-		r.system.Root.Send(pid, &envelope{[]*item{{msg: msg, answered: true}}})
+		r.system.Root.Send(pid, &envelope{[]*item{{msg: msg, answered: true}}, s})
 	}
 	return pid, nil
 }
@@ -212,9 +255,13 @@ func (r *Runtime) post(id rules.TableID, items []*item) error {
 	}
 	for {
 		r.mu.RLock()
-		pid, err := r.pids[id], r.state.err()
+		pid, s, err := r.pids[id], r.tables[id], r.state.err()
+		if most := int64(r.opts.MaxPending); err == nil && pid != nil && most > 0 && s.depth.Load() >= most {
+			err = ErrBusy
+		}
 		if err == nil && pid != nil {
-			r.system.Root.Send(pid, &envelope{items})
+			s.depth.Add(int64(len(items)))
+			r.system.Root.Send(pid, &envelope{items, s})
 		}
 		r.mu.RUnlock()
 		if err != nil || pid != nil {
@@ -226,6 +273,20 @@ func (r *Runtime) post(id rules.TableID, items []*item) error {
 	}
 }
 
+// bury answers a message that came to an actor which is gone.
+func (r *Runtime) bury(message any) {
+	switch m := message.(type) {
+	case *envelope:
+		for _, it := range m.items {
+			r.deliver(it, m.to.refusal(it))
+		}
+	case drain:
+		close(m.done)
+	case inquiry:
+		m.answer <- TableStatus{Table: m.of}
+	}
+}
+
 // deliver gives an answer to who waits for it. A callback that panics harms nobody else's
 // answer.
 func (r *Runtime) deliver(it *item, a Answer) {
@@ -234,7 +295,7 @@ func (r *Runtime) deliver(it *item, a Answer) {
 			r.opts.Logger.Error().Interface("panic", p).Str("message", a.ID).Msg("panic in a callback that took an answer")
 		}
 	}()
-	if r.opts.Observe != nil {
+	if r.opts.Observe != nil && !it.internal {
 		r.observe(Event{Table: a.Table, Kind: EventAnswer, Answer: &a})
 	}
 	switch {
@@ -242,6 +303,14 @@ func (r *Runtime) deliver(it *item, a Answer) {
 		it.reply(a)
 	case r.opts.OnAnswer != nil:
 		r.opts.OnAnswer(a)
+	}
+}
+
+// fatal tells that a table's actor has ended by itself.
+func (r *Runtime) fatal(err error) {
+	r.opts.Logger.Error().Err(err).Msg("a table actor has ended")
+	if r.opts.Fatal != nil {
+		r.opts.Fatal(err)
 	}
 }
 

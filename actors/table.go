@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -22,68 +24,104 @@ type Request struct{ Message transaction.Message }
 // shell is one table's actor. It outlives the instances that protoactor makes: all state is
 // here. Only Receive touches it, on one goroutine at a time, except where said.
 type shell struct {
-	rt   *Runtime
-	core *core
-	root *actor.RootContext
-	self *actor.PID
+	rt    *Runtime
+	core  *core
+	root  *actor.RootContext
+	self  *actor.PID
+	stats stats
 
-	kicked   bool // a kick is in the mailbox, behind all that is pending
-	inFlight bool // an operation of the dataplane is under way beside the mailbox
-	stopRest func() bool
+	kicked   bool           // a kick is in the mailbox, behind all that is pending
+	inFlight bool           // an operation of the dataplane is under way beside the mailbox
+	place    time.Time      // reserved with the pacer; zero: none
+	freed    bool           // the run under way has freed something in the kernel
+	timers   map[int]func() // what stops each timer, by kind
+	refresh  bool           // a refresh of the timer's is in the mail
+	panics   []time.Time
 	drained  chan<- struct{} // not nil: closed when all is answered
 	stopped  bool
 
-	work sync.WaitGroup // operations under way
+	depth atomic.Int64   // messages of Go callers that no batch has taken; senders read it
+	gone  atomic.Bool    // the actor has ended; its mailbox only answers
+	work  sync.WaitGroup // operations under way
 }
 
 // The shell's own messages.
 type (
 	kick     struct{}
-	envelope struct{ items []*item }
-	opDone   struct{ result event }
-	restOver struct{}
-	drain    struct{ done chan<- struct{} }
-	abort    struct{}
+	envelope struct {
+		items []*item
+		to    *shell
+	}
+	opDone  struct{ result event }
+	timeUp  struct{ timer int }
+	drain   struct{ done chan<- struct{} }
+	abort   struct{}
+	inquiry struct {
+		of     rules.TableID
+		answer chan<- TableStatus
+	}
 )
 
 // Receive implements actor.Actor.
 func (s *shell) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		s.self, s.root = ctx.Self(), ctx.ActorSystem().Root
+		s.started(ctx)
 	case *envelope:
 		s.take(m.items)
 	case Request:
-		s.request(ctx.Sender(), m)
+		s.add(s.itemOf(ctx.Sender(), m))
 	case *Request:
-		s.request(ctx.Sender(), *m)
+		s.add(s.itemOf(ctx.Sender(), *m))
 	case kick:
 		s.kicked = false
 		s.advance(nil)
 	case opDone:
 		s.inFlight = false
 		s.advance(m.result)
-	case restOver:
-		s.stopRest = nil
-		s.advance(tick{})
+	case timeUp:
+		s.timeUp(m.timer)
+	case inquiry:
+		m.answer <- s.status()
 	case drain:
 		s.drained = m.done
 		s.advance(nil)
 	case abort:
-		s.stopResting()
+		s.stopTimer(restTimer)
 		s.advance(stopNow{})
+	case *actor.Stopping:
+		s.stopping()
 	}
 }
 
-// request takes a message from another actor. Its answer is sent by the root context, since
-// it comes after Receive has returned.
-func (s *shell) request(sender *actor.PID, m Request) {
+// started comes at the start, and again after a restart, when messages to ourselves may
+// have been lost.
+func (s *shell) started(ctx actor.Context) {
+	s.self, s.root = ctx.Self(), ctx.ActorSystem().Root
+	s.startTimers()
+	s.kickSelf()
+}
+
+// stopping comes when the actor ends, by the Runtime or by somebody who sent it a stop.
+func (s *shell) stopping() {
+	for timer := range s.timers {
+		s.stopTimer(timer)
+	}
+	if !s.stopped {
+		s.end(fmt.Errorf("table %s: its actor was stopped by somebody else", s.core.id))
+	}
+	s.gone.Store(true)
+}
+
+// itemOf makes an item of another actor's message. Its answer is sent by the root context,
+// since it comes after Receive has returned.
+func (s *shell) itemOf(sender *actor.PID, m Request) *item {
 	it := &item{msg: s.rt.named(m.Message).Clone()}
 	if sender != nil {
-		root := s.root
+		root := s.rt.system.Root
 		it.reply = func(a Answer) { root.Send(sender, a) }
 	}
-	s.take([]*item{it})
+	return it
 }
 
 // take puts messages into the batch that is gathered, and starts on it when idle: by a
@@ -95,70 +133,172 @@ func (s *shell) take(items []*item) {
 		}
 		return
 	}
-	s.core.step(mail{items})
-	if !s.kicked && !s.inFlight && !s.core.busy() {
+	s.core.step(s.now(), mail{items})
+	s.stats.messages += uint64(len(items))
+	if !s.inFlight && !s.core.busy() {
+		s.kickSelf()
+	}
+}
+
+// add takes one message that did not come by Runtime.post, which counts its own.
+func (s *shell) add(it *item) {
+	s.depth.Add(1)
+	s.take([]*item{it})
+}
+
+func (s *shell) kickSelf() {
+	if !s.kicked {
 		s.kicked = true
 		s.root.Send(s.self, kick{})
 	}
 }
 
+func (s *shell) now() time.Time { return s.rt.opts.Clock.Now() }
+
 // refusal is the answer to what comes after the end.
 func (s *shell) refusal(it *item) Answer {
-	return Answer{
-		ID: it.msg.ID, Owner: it.msg.Owner, Table: s.core.id, Kind: it.msg.Body.Kind(), Result: Unavailable, Err: ErrStopped,
-	}
+	return s.core.answerOf(it, Unavailable, ErrStopped)
 }
 
-// advance hands an event to the core and carries out what it asks for.
+// advance hands an event to the core, carries out what it asks for, and begins the next
+// batch when it may.
 func (s *shell) advance(e event) {
-	effects := s.guarded(e)
+	busy, waited := s.core.busy(), len(s.core.mail.queue)
+	defer func() { s.depth.Add(int64(len(s.core.mail.queue) - waited)) }()
+	if e != nil {
+		s.carryOut(s.guarded(func() []effect { return s.core.step(s.now(), e) }))
+	}
+	if busy && !s.core.busy() {
+		s.leavePlace()
+	}
+	if s.mayBegin() {
+		s.carryOut(s.guarded(func() []effect { return s.core.begin(s.now()) }))
+		if !s.core.busy() {
+			s.leavePlace()
+			if _, pending := s.core.due(s.now()); pending {
+				s.kickSelf()
+			}
+		}
+	}
+	s.finishDrain()
+}
+
+// mayBegin tells whether a batch may be taken now; if later, a timer is set.
+func (s *shell) mayBegin() bool {
+	if s.inFlight || s.stopped {
+		return false
+	}
+	wait, pending := s.core.due(s.now())
+	if !pending {
+		return false
+	}
+	if p := s.rt.pacer; wait == 0 && p != nil && s.place.IsZero() {
+		wait, s.place = p.reserve(s.now())
+	} else if p != nil && s.place.After(s.now()) {
+		wait = s.place.Sub(s.now())
+	}
+	if wait > 0 {
+		s.setTimer(paceTimer, wait)
+		return false
+	}
+	return true
+}
+
+// leavePlace tells the pacer that the run is over.
+func (s *shell) leavePlace() {
+	if !s.place.IsZero() {
+		s.rt.pacer.done(s.now(), s.place, s.freed)
+	}
+	s.place, s.freed = time.Time{}, false
+}
+
+func (s *shell) carryOut(effects []effect) {
 	for _, next := range effects {
 		switch op := next.(type) {
 		case doReply:
+			s.stats.count(op.answer)
 			s.rt.deliver(op.item, op.answer)
 		case doNews:
 			s.rt.observe(Event{Table: s.core.id, Kind: EventLate, Answer: &op.answer})
 		case doRest:
-			s.rest(op)
+			s.rt.observe(Event{Table: s.core.id, Kind: EventWait})
+			s.setTimer(restTimer, op.after)
 		default:
 			s.start(op)
 		}
 	}
-	if s.drained != nil && !s.core.busy() && !s.inFlight {
-		for _, next := range s.core.step(stopNow{}) { // what waits for a kernel chain
-			s.rt.deliver(next.(doReply).item, next.(doReply).answer)
-		}
-		s.stopped = true
-		close(s.drained)
-		s.drained = nil
-	}
 }
 
+// finishDrain ends the shell's work when it is to end and nothing is under way.
+func (s *shell) finishDrain() {
+	if s.drained == nil || s.inFlight || s.core.busy() {
+		return
+	}
+	if _, pending := s.core.due(s.now()); pending {
+		return
+	}
+	s.carryOut(s.core.step(s.now(), stopNow{})) // what waits for a kernel chain
+	s.stopped = true
+	close(s.drained)
+	s.drained = nil
+}
+
+// The panics of a table actor's own logic that are survived: more than maxPanics within
+// panicWindow is no accident any more.
+const (
+	maxPanics   = 10
+	panicWindow = 10 * time.Second
+)
+
 // guarded steps the core. A panic there is ours: what the batch holds is answered, and the
-// table is read before the next plan, since nobody knows what was believed.
-func (s *shell) guarded(e event) (effects []effect) {
+// table is read before the next plan, since nobody knows what was believed. Too many are
+// the end, told to the Fatal callback.
+func (s *shell) guarded(step func() []effect) (effects []effect) {
 	defer func() {
 		p := recover()
 		if p == nil {
 			return
 		}
-		s.rt.opts.Logger.Error().Interface("panic", p).Bytes("stack", debug.Stack()).
-			Stringer("table", s.core.id).Msg("panic in a table actor")
-		effects = s.core.failRun(fmt.Errorf("internal error: %v", p))
-		s.kicked = true
-		s.root.Send(s.self, kick{}) // what is pending is not left lying
+		err := fmt.Errorf("table %s: internal error: %v", s.core.id, p)
+		s.rt.opts.Logger.Error().Err(err).Bytes("stack", debug.Stack()).Msg("panic in a table actor")
+		effects = s.core.failRun(err)
+		now := s.now()
+		s.panics = append(s.panics, now)
+		for len(s.panics) > 0 && now.Sub(s.panics[0]) > panicWindow {
+			s.panics = s.panics[1:]
+		}
+		if len(s.panics) > maxPanics {
+			s.carryOut(effects)
+			effects = nil
+			s.end(err)
+			return
+		}
+		s.kickSelf() // what is pending is not left lying
 	}()
-	if e != nil {
-		effects = s.core.step(e)
+	return step()
+}
+
+// end answers all that has no answer, takes nothing more, and tells the owner of the
+// Runtime why.
+func (s *shell) end(err error) {
+	s.carryOut(s.core.step(s.now(), stopNow{}))
+	s.stopped = true
+	if s.drained != nil {
+		close(s.drained)
+		s.drained = nil
 	}
-	return append(effects, s.core.begin()...)
+	s.rt.fatal(err)
 }
 
 // start runs an operation beside the mailbox; its result comes back as a message.
 func (s *shell) start(op effect) {
 	s.inFlight = true
+	if r, ok := op.(doRestore); ok && r.frees {
+		s.freed = true
+	}
 	s.work.Add(1)
 	dp, id, root, self, ctx := s.rt.dp, s.core.id, s.root, s.self, s.rt.ctx
+	s.stats.operation(op)
 	go func() {
 		defer s.work.Done()
 		result := performGuarded(ctx, dp, id, op)
@@ -187,17 +327,4 @@ func performGuarded(ctx context.Context, dp Dataplane, id rules.TableID, op effe
 		}
 	}()
 	return perform(ctx, dp, id, op)
-}
-
-func (s *shell) rest(op doRest) {
-	s.rt.observe(Event{Table: s.core.id, Kind: EventWait})
-	root, self := s.root, s.self
-	s.stopRest = s.rt.opts.Clock.AfterFunc(op.after, func() { root.Send(self, restOver{}) })
-}
-
-func (s *shell) stopResting() {
-	if s.stopRest != nil {
-		s.stopRest()
-		s.stopRest = nil
-	}
 }

@@ -33,6 +33,29 @@ func (m Message) Clone() Message {
 	return m
 }
 
+// Size is about how many bytes of restore input the message asks for.
+func (m Message) Size() int {
+	n := 0
+	switch b := m.Body.(type) {
+	case RewriteChains:
+		for _, c := range b.Chains {
+			n += len(c.Name)
+			for _, r := range c.Rules {
+				n += len(c.Name) + len(r.String()) + 5
+			}
+		}
+	case EditRules:
+		for _, e := range b.Edits {
+			n += len(b.Chain) + len(e.Rule.String()) + 5
+		}
+	case OverrideStub:
+		for _, r := range b.Rules {
+			n += len(b.Chain) + len(r.String()) + 5
+		}
+	}
+	return n + 32
+}
+
 // RewriteChains makes each chain hold exactly the rules given. Chains that are not named
 // are not touched.
 type RewriteChains struct{ Chains []rules.Chain }

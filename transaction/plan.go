@@ -23,6 +23,10 @@ type Plan struct {
 	// Rewritten are the chains that Modify writes with what their owners want, sorted.
 	Rewritten []string
 
+	// Frees tells that Modify takes rules out of the kernel. On nft the next commit waits
+	// until they are gone.
+	Frees bool
+
 	origin []int           // of each line of Modify: the message it came from
 	repair map[string]bool // chains that Modify brings back, which no message of the batch wrote
 }
@@ -173,10 +177,12 @@ func (t *Txn) resolveStub(name string, writes []write) []write {
 // put writes a chain as a whole, unless it holds that already.
 func (t *Txn) put(c *chain, content Content, rs []rules.Rule, s section, writes []write) []write {
 	same := t.holds(c, rs)
+	existed := c.exists()
 	c.content = content
 	if same {
 		return writes
 	}
+	t.plan.Frees = t.plan.Frees || existed
 	c.isRead, c.lines, c.written = false, nil, rs
 	if content == Ours {
 		t.plan.Rewritten = append(t.plan.Rewritten, c.name)
@@ -245,6 +251,7 @@ func (t *Txn) resolveRules(c *chain, writes []write) []write {
 	if len(e.inserts)+len(e.appends) > 0 {
 		t.touchDirty(c.needs)
 	}
+	t.plan.Frees = t.plan.Frees || len(e.deletes) > 0
 	for _, r := range e.deletes {
 		writes = append(writes, t.ruleWrite(ruleDeletes, rules.Delete, c.name, r))
 	}
