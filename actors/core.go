@@ -26,6 +26,7 @@ type core struct {
 	// came later wins:
 	waiting []*item // for a kernel chain that does not exist
 	parked  []*item // answered Unavailable for want of an environment; still wished
+	retries []*item // refused, and tried again at each refresh
 	arrived uint64
 	pieces  uint64
 	now     time.Time // as the driver says
@@ -85,6 +86,7 @@ type (
 		answer Answer
 	}
 	doNews    struct{ answer Answer } // what became of a message that had been answered before
+	doBroken  struct{ err error }     // a repair that the kernel refused is left undone
 	doRead    struct{}
 	doCanon   struct{ rules []rules.Rule }
 	doRestore struct {
@@ -97,6 +99,7 @@ type (
 
 func (doReply) isEffect()   {}
 func (doNews) isEffect()    {}
+func (doBroken) isEffect()  {}
 func (doRead) isEffect()    {}
 func (doCanon) isEffect()   {}
 func (doRestore) isEffect() {}
@@ -185,14 +188,16 @@ func (c *core) begin(now time.Time) []effect {
 	if len(batch) == 0 {
 		return nil
 	}
+	mend := slices.ContainsFunc(batch, func(it *item) bool { return looksAround(it.msg) })
+	if mend {
+		c.state.Mend()
+		c.parked, c.retries = append(c.parked, c.retries...), nil
+	}
 	if len(c.waiting)+len(c.parked) > 0 {
 		batch = slices.Concat(c.parked, c.waiting, batch)
 		slices.SortStableFunc(batch, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
 	}
 	c.waiting, c.parked = nil, nil
-	if slices.ContainsFunc(batch, func(it *item) bool { return looksAround(it.msg) }) {
-		c.state.Mend()
-	}
 	c.run = &run{groups: [][]*item{batch}}
 	return c.attempt()
 }

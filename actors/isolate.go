@@ -25,8 +25,8 @@ func (c *core) isolate() []effect {
 	if r.seq == nil {
 		r.seq = r.groups[0]
 	}
-	if c.broken() {
-		return c.retry(nil)
+	if broken := c.broken(); broken != nil {
+		return c.retry(broken)
 	}
 	if r.last {
 		return c.isolateLast()
@@ -58,18 +58,19 @@ func (c *core) retry(out []effect) []effect {
 	return append(out, c.attempt()...)
 }
 
-// broken tells whether what the kernel refused was the repair of a chain that no message of
-// the batch wrote: that is nobody's fault, and is left undone.
-func (c *core) broken() bool {
+// broken leaves undone what the kernel refused, when it was the repair of a chain or a rule
+// that no message of the batch wrote: that is nobody's fault. Otherwise it returns nil.
+func (c *core) broken() []effect {
 	r := c.run
-	if r.err.Class != dataplane.Rejected {
-		return false
+	line, ok := r.txn.Plan().Repair(r.err.Line)
+	if !ok || r.err.Class != dataplane.Rejected {
+		return nil
 	}
-	chain, ok := r.txn.Plan().Repair(r.err.Line)
-	if ok {
-		c.state.Broken(chain)
-	}
-	return ok
+	c.state.Broken(line)
+	return []effect{doBroken{&transaction.Error{
+		Table: c.id, Chain: line.Chain, Rule: line.Rule.String(), Column: columnOf(line.Rule.String(), r.err.Reason),
+		Reason: r.err.Reason, Err: r.err,
+	}}}
 }
 
 // without tries a group again without the message that the error's line came from. A line
@@ -107,6 +108,11 @@ func closes(m transaction.Message) bool {
 // refuse concludes an item that the kernel does not take.
 func (c *core) refuse(out []effect, it *item) []effect {
 	c.run.gone = append(c.run.gone, it.msg)
+	switch it.msg.Body.(type) {
+	case transaction.EndGrace, transaction.InSync:
+		// Nobody sends it again, and grace must not stay open for ever.
+		c.retries = append(c.retries, &item{msg: it.msg, seq: it.seq, answered: true})
+	}
 	return c.conclude(out, it, Rejected, c.explain(it))
 }
 

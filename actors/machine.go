@@ -20,7 +20,7 @@ type Event struct {
 	Input []byte // of EventRestore
 	// Delete tells that the restore is best effort.
 	Delete bool
-	Err    error   // of EventRead and EventRestore
+	Err    error   // of EventRead, EventRestore and EventBroken
 	Answer *Answer // of EventAnswer and EventLate
 }
 
@@ -33,6 +33,7 @@ const (
 	EventRestore                           // a block was sent to the table
 	EventAnswer                            // a message was answered
 	EventLate                              // a message that had been answered Unavailable is in the kernel, or refused
+	EventBroken                            // what a stranger broke cannot be put back now; Err says what and why
 	EventGraceTimeout                      // grace ends by its timer
 	EventWait                              // a rest begins, since the environment is in passing trouble
 )
@@ -202,6 +203,8 @@ func (m *Machine) drive(id rules.TableID, effects []effect) {
 			}
 		case doNews:
 			m.emit(Event{Table: id, Kind: EventLate, Answer: &e.answer})
+		case doBroken:
+			m.emit(Event{Table: id, Kind: EventBroken, Err: e.err})
 		case doRest:
 			m.emit(Event{Table: id, Kind: EventWait})
 			m.wakes[id] = m.now + e.after

@@ -220,6 +220,9 @@ func (s *shell) carryOut(effects []effect) {
 			s.rt.deliver(op.item, op.answer)
 		case doNews:
 			s.rt.observe(Event{Table: s.core.id, Kind: EventLate, Answer: &op.answer})
+		case doBroken:
+			s.rt.opts.Logger.Warn().Err(op.err).Msg("what a stranger broke cannot be put back now")
+			s.rt.observe(Event{Table: s.core.id, Kind: EventBroken, Err: op.err})
 		case doRest:
 			s.rt.observe(Event{Table: s.core.id, Kind: EventWait})
 			s.setTimer(restTimer, op.after)

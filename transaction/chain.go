@@ -56,11 +56,12 @@ type chain struct {
 
 	// Of kernel chains only.
 	lists        map[string]*ownerList
-	wantedPolicy string // "" none
+	brokenRules  map[string]bool // listed rules that the kernel did not take back, by text
+	wantedPolicy string          // "" none
 	policyOwner  string
 	leftPolicy   string       // set and released again in this transaction: it stays as it was set
 	rows         []row        // what the chain holds after the batch so far; nil: what was read
-	removed      []rules.Rule // withdrawn by the message being applied; every copy goes, once
+	removed      []rules.Rule // withdrawn and not worked into rows yet; every copy goes, once
 }
 
 // exists tells whether the kernel has the chain.

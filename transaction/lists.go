@@ -12,7 +12,17 @@ import (
 
 // same tells whether two rules are the same rule: whether the tool reads them back alike.
 func (t *Txn) same(a, b rules.Rule) bool {
-	return a.String() == b.String() || slices.Equal(t.s.canonOf(a), t.s.canonOf(b))
+	if a.String() == b.String() {
+		return true
+	}
+	ca, cb := t.s.canon[a.String()], t.s.canon[b.String()]
+	switch {
+	case len(ca) == 0:
+		return len(cb) == 1 && cb[0] == a.String()
+	case len(cb) == 0:
+		return len(ca) == 1 && ca[0] == b.String()
+	}
+	return slices.Equal(ca, cb)
 }
 
 // find returns the place of a rule in a list, or -1.
@@ -44,7 +54,11 @@ func (t *Txn) editRules(m Message, b EditRules) {
 	}
 	l.priority = m.Priority
 	c.lists[m.Owner] = l
+	if c.brokenRules != nil {
+		c.brokenRules = maps.Clone(c.brokenRules)
+	}
 	for _, e := range b.Edits {
+		delete(c.brokenRules, e.Rule.String())
 		before := t.placeOf(c, e.Rule)
 		t.editOne(l, e)
 		// A rule that nobody lists any more, or that moves down, counts as gone in between,
@@ -57,11 +71,49 @@ func (t *Txn) editRules(m Message, b EditRules) {
 		delete(c.lists, m.Owner)
 	}
 	if c.content == Foreign {
-		c.rows = t.reconcile(c)
-		t.setListJumps(c)
+		if t.orderMatters(c, b) {
+			c.rows, c.removed = t.reconcile(c), nil
+		}
+		t.noteNeeds(c, b)
 	}
-	c.removed = nil
 	t.touch(b.Chain)
+}
+
+// orderMatters tells whether a message's edits have to be worked in before the next message:
+// where bottom lists play, a rule's place goes by what was there when it was listed. Top
+// lists alone decide every place by themselves, however late they are looked at.
+func (t *Txn) orderMatters(c *chain, b EditRules) bool {
+	for _, e := range b.Edits {
+		if e.Op == InsertBottom {
+			return true
+		}
+	}
+	for _, l := range c.lists {
+		if len(l.bottom) > 0 {
+			return true
+		}
+	}
+	return len(c.removed) > 0 && c.rows != nil
+}
+
+// noteNeeds updates what a kernel chain's listed rules jump to, as far as a message's edits
+// may have changed it.
+func (t *Txn) noteNeeds(c *chain, b EditRules) {
+	for _, e := range b.Edits {
+		target := t.s.jump(e.Rule)
+		if target == "" {
+			continue
+		}
+		needed := false
+		for _, l := range c.lists {
+			needed = needed || t.jumps(l.top, target) || t.jumps(l.bottom, target)
+		}
+		t.setNeed(c, target, needed)
+	}
+}
+
+func (t *Txn) jumps(list []rules.Rule, target string) bool {
+	return slices.ContainsFunc(list, func(r rules.Rule) bool { return t.s.jump(r) == target })
 }
 
 // place is where a rule belongs, by the lists of all owners.
@@ -121,7 +173,7 @@ func (t *Txn) listed(c *chain) (top, bottom, bans []rules.Rule) {
 	seen := map[string]bool{}
 	add := func(list, more []rules.Rule) []rules.Rule {
 		for _, r := range more {
-			if k := t.unitKey(r); !seen[k] {
+			if k := t.unitKey(r); !seen[k] && !c.brokenRules[r.String()] {
 				seen[k] = true
 				list = append(list, r)
 			}

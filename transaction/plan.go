@@ -27,18 +27,18 @@ type Plan struct {
 	// until they are gone.
 	Frees bool
 
-	origin []int           // of each line of Modify: the message it came from
-	repair map[string]bool // chains that Modify brings back, which no message of the batch wrote
+	origin []int  // of each line of Modify: the message it came from
+	repair []bool // of each line of Modify: it brings back what no message of the batch wrote
 }
 
-// Repair returns the chain of line n (from 1) of the rendered modify block, when the plan
-// brings that chain back after a stranger broke it and no message of the batch wrote it. A
-// refusal of that line is nobody's fault: see State.Broken.
-func (p *Plan) Repair(n int) (chain string, ok bool) {
-	if i := n - 2; i >= 0 && i < len(p.Modify.Lines) {
-		chain = p.Modify.Lines[i].Chain
+// Repair returns line n (from 1) of the rendered modify block, when the plan brings back
+// with it what a stranger broke: a chain or a listed rule that no message of the batch wrote.
+// A refusal of that line is nobody's fault: see State.Broken.
+func (p *Plan) Repair(n int) (line rules.Line, ok bool) {
+	if i := n - 2; i >= 0 && i < len(p.repair) {
+		return p.Modify.Lines[i], p.repair[i]
 	}
-	return chain, p.repair[chain]
+	return rules.Line{}, false
 }
 
 // Origin returns the index of the message that line n (from 1) of the rendered modify
@@ -73,6 +73,7 @@ type write struct {
 	chain   string
 	cause   int
 	lines   []rules.Line
+	repair  bool
 }
 
 // Plan looks at every chain that the batch touched, decides what each holds afterwards, and
@@ -111,11 +112,11 @@ func (t *Txn) render(writes []write) {
 	}
 	p := t.plan
 	p.Modify = rules.Block{IPVersion: t.s.cfg.Table.IPVersion, Table: t.s.cfg.Table.Name, Lines: make([]rules.Line, 0, n)}
-	p.origin = make([]int, 0, n)
+	p.origin, p.repair = make([]int, 0, n), make([]bool, 0, n)
 	for _, w := range writes {
 		for _, l := range w.lines {
 			p.Modify.Lines = append(p.Modify.Lines, l)
-			p.origin = append(p.origin, w.cause)
+			p.origin, p.repair = append(p.origin, w.cause), append(p.repair, w.repair)
 		}
 	}
 }
@@ -164,7 +165,7 @@ func (t *Txn) resolveStub(name string, writes []write) []write {
 	content := Stub
 	var needs []string
 	rs, overridden := t.overrideOf(name)
-	if overridden {
+	if overridden && !c.broken {
 		content, needs = Override, t.s.jumpsOf(rs)
 	}
 	t.setJumps(c, needs, nil)
@@ -186,25 +187,27 @@ func (t *Txn) put(c *chain, content Content, rs []rules.Rule, s section, writes 
 	c.isRead, c.lines, c.written = false, nil, rs
 	if content == Ours {
 		t.plan.Rewritten = append(t.plan.Rewritten, c.name)
-		if _, written := t.writer[key{kind: 'c', chain: c.name}]; !written {
-			if t.plan.repair == nil {
-				t.plan.repair = map[string]bool{}
-			}
-			t.plan.repair[c.name] = true
-		}
 	}
 	t.touchDirty(c.needs)
-	cause := t.causeOf(c.name)
+	cause, repair := t.causeOf(c.name), t.isRepair(c.name, content)
 	lines := make([]rules.Line, len(rs))
 	for i, r := range rs {
 		lines[i] = rules.Line{Command: rules.Append, Chain: c.name, Rule: r}
 	}
 	declare := rules.Line{Command: rules.Declare, Chain: c.name, Policy: "-"}
-	writes = append(writes, write{declarations, c.name, cause, []rules.Line{declare}})
+	writes = append(writes, write{declarations, c.name, cause, []rules.Line{declare}, repair})
 	if len(lines) == 0 {
 		return writes
 	}
-	return append(writes, write{s, c.name, cause, lines})
+	return append(writes, write{s, c.name, cause, lines, repair})
+}
+
+// isRepair tells whether a chain's new content was written by no message of the batch: it is
+// what its owner wrote earlier, or an override that was set earlier.
+func (t *Txn) isRepair(name string, content Content) bool {
+	kind := map[Content]byte{Ours: 'c', Override: 'o'}[content]
+	_, written := t.writer[key{kind: kind, chain: name}]
+	return kind != 0 && !written
 }
 
 // touchDirty looks at chains that a read showed to be broken, now that something which
@@ -236,9 +239,9 @@ func (t *Txn) resolveKernel(c *chain, writes []write) []write {
 			cause = i
 		}
 		l := rules.Line{Command: rules.Declare, Chain: c.name, Policy: c.policy}
-		writes = append(writes, write{policies, c.name, cause, []rules.Line{l}})
+		writes = append(writes, write{section: policies, chain: c.name, cause: cause, lines: []rules.Line{l}})
 	}
-	if len(c.lists) > 0 || c.rows != nil {
+	if len(c.lists) > 0 || c.rows != nil || c.removed != nil {
 		writes = t.resolveRules(c, writes)
 	}
 	return writes
@@ -246,7 +249,7 @@ func (t *Txn) resolveKernel(c *chain, writes []write) []write {
 
 // resolveRules writes the changes of a kernel chain's rules.
 func (t *Txn) resolveRules(c *chain, writes []write) []write {
-	c.rows = t.reconcile(c)
+	c.rows, c.removed = t.reconcile(c), nil
 	e := c.editsOf(c.rows)
 	if len(e.inserts)+len(e.appends) > 0 {
 		t.touchDirty(c.needs)
@@ -270,17 +273,21 @@ func (t *Txn) resolveRules(c *chain, writes []write) []write {
 	return writes
 }
 
-// ruleWrite is one line of a kernel chain, with the message that last wrote the rule.
+// ruleWrite is one line of a kernel chain, with the message that last wrote the rule. A rule
+// that is put in and that no message of the batch wrote is a repair.
 func (t *Txn) ruleWrite(s section, cmd rules.Command, chain string, r rules.Rule) write {
-	cause := t.cause[chain]
+	w := write{
+		section: s, chain: chain, cause: t.cause[chain], repair: cmd != rules.Delete,
+		lines: []rules.Line{{Command: cmd, Chain: chain, Rule: r}},
+	}
 	for i, m := range slices.Backward(t.msgs) {
 		b, ok := m.Body.(EditRules)
 		if ok && b.Chain == chain && slices.ContainsFunc(b.Edits, func(e Edit) bool { return t.same(e.Rule, r) }) {
-			cause = i
+			w.cause, w.repair = i, false
 			break
 		}
 	}
-	return write{s, chain, cause, []rules.Line{{Command: cmd, Chain: chain, Rule: r}}}
+	return w
 }
 
 // planDeletes names the chains that can go: condemned ones that nothing reaches, and the

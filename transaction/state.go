@@ -69,6 +69,7 @@ type State struct {
 	reads      uint64              // number of reads observed
 	dirty      map[string]struct{} // chains that a read showed to differ from the wishes
 	canon      map[string]rules.Canon
+	broken     map[string]bool // chains with something that the kernel did not take back
 }
 
 // NewState returns the State of a table of which nothing has been read yet; call Observe
@@ -82,7 +83,7 @@ func NewState(cfg Config) (*State, error) {
 		extensions: toSet(cfg.Extensions), own: toSet(cfg.OwnChains), wrote: map[string]bool{},
 		chains: map[string]*chain{}, needs: index{}, strangers: index{},
 		overrides: map[string][]rules.Rule{}, inSync: map[string]bool{},
-		dirty: map[string]struct{}{}, canon: map[string]rules.Canon{},
+		dirty: map[string]struct{}{}, canon: map[string]rules.Canon{}, broken: map[string]bool{},
 	}
 	for _, name := range rules.BuiltinChains(cfg.Table.Name) {
 		s.chains[name] = &chain{name: name, builtin: true, content: Foreign, isRead: true}
@@ -190,27 +191,40 @@ func (s *State) Deleted(names ...string) {
 	}
 }
 
-// Broken says that the kernel does not take the content of a chain back which a plan would
-// have repaired: its set has gone, say. The chain keeps what it holds, or is a stub where it
-// is gone, until its owner writes it again or Mend has it tried again.
-func (s *State) Broken(name string) {
-	if c := s.chains[name]; c != nil && c.wanted {
-		c := *c
-		c.broken = true
-		s.chains[name] = &c
-		s.dirty[name] = struct{}{}
+// Broken says that the kernel does not take back what a plan would have repaired with a
+// line: its set has gone, say. A chain keeps what it holds, or is a stub where it is gone; an
+// override makes way for the stub's rule; a rule of a kernel chain stays out. That ends when
+// the owner writes it again, or when Mend has it tried again.
+func (s *State) Broken(line rules.Line) {
+	base := s.chains[line.Chain]
+	if base == nil {
+		return
 	}
+	c := *base
+	if c.content == Foreign {
+		c.brokenRules = maps.Clone(c.brokenRules)
+		if c.brokenRules == nil {
+			c.brokenRules = map[string]bool{}
+		}
+		c.brokenRules[line.Rule.String()] = true
+	} else {
+		c.broken = true
+		s.dirty[c.name] = struct{}{}
+	}
+	s.broken[c.name] = true
+	s.chains[c.name] = &c
 }
 
-// Mend has the chains that are Broken tried again by the next plan that looks at them.
+// Mend has what is Broken tried again by the next plan that looks at it.
 func (s *State) Mend() {
-	for name := range s.dirty {
-		if c := s.chains[name]; c != nil && c.broken {
-			c := *c
-			c.broken = false
+	for name := range s.broken {
+		if base := s.chains[name]; base != nil {
+			c := *base
+			c.broken, c.brokenRules = false, nil
 			s.chains[name] = &c
 		}
 	}
+	clear(s.broken)
 }
 
 // Pinned says that the kernel refused to delete a chain: somebody we do not see reaches it.

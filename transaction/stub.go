@@ -33,7 +33,7 @@ func (s *State) condemnedRules() []rules.Rule { return CondemnedStub(s.cfg.Table
 
 // stubOf returns what the chain holds as a stub: its override, or the stub's rule.
 func (t *Txn) stubOf(c *chain) []rules.Rule {
-	if rs, ok := t.overrideOf(c.name); ok {
+	if rs, ok := t.overrideOf(c.name); ok && !c.broken {
 		return rs
 	}
 	return MissingStub(t.s.cfg.Table.Name)

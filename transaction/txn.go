@@ -103,6 +103,23 @@ func (t *Txn) setEdges(c *chain, x *indexTxn, before, after []string) {
 	}
 }
 
+// setNeed makes one chain needed by a kernel chain's listed rules, or not.
+func (t *Txn) setNeed(c *chain, target string, needed bool) {
+	i, was := slices.BinarySearch(c.needs, target)
+	switch {
+	case was == needed:
+		return
+	case needed:
+		needs := slices.Insert(slices.Clone(c.needs), i, target)
+		t.setEdges(c, &t.needs, c.needs, needs)
+		c.needs = needs
+	default:
+		needs := slices.Delete(slices.Clone(c.needs), i, i+1)
+		t.setEdges(c, &t.needs, c.needs, needs)
+		c.needs = needs
+	}
+}
+
 // Apply adds a message to the batch. An error is an *Error; then nothing of the message is
 // in the batch. What can only be judged when the batch is whole (missing chains, loops,
 // depth) is judged by Plan. The slices of the message must not change afterwards; a caller

@@ -34,6 +34,9 @@ func (r *Record) text(b *strings.Builder) {
 		b.WriteString(r.Table.String() + " read")
 	case actors.EventWait:
 		b.WriteString(r.Table.String() + " rest")
+	case actors.EventBroken:
+		b.WriteString(r.Table.String() + " broken")
+		l.Error = l.Broken
 	case actors.EventRestore:
 		b.WriteString(r.Table.String() + " restore")
 		if l.Error == nil {

@@ -51,7 +51,8 @@ type line struct {
 	Result  string          `json:"result,omitempty"`
 	ID      string          `json:"id,omitempty"`
 	Answer  string          `json:"answer,omitempty"`
-	Late    string          `json:"late,omitempty"` // what became of a message that had been answered unavailable
+	Late    string          `json:"late,omitempty"`   // what became of a message that had been answered unavailable
+	Broken  *failure        `json:"broken,omitempty"` // a repair that the kernel refused and that is left undone
 	Error   *failure        `json:"error,omitempty"`
 }
 
@@ -87,6 +88,9 @@ func (r *Record) line() line {
 		l.Read = true
 	case actors.EventWait:
 		l.Rest = true
+	case actors.EventBroken:
+		l.Broken = brokenFailure(r.Err)
+		return l
 	case actors.EventRestore:
 		l.Restore = r.Restore
 		if r.Err == nil {
@@ -103,6 +107,15 @@ func (r *Record) line() line {
 	}
 	l.Error = operationFailure(r.Err)
 	return l
+}
+
+func brokenFailure(err error) *failure {
+	f := &failure{Class: "rejected", Reason: err.Error()}
+	var te *transaction.Error
+	if errors.As(err, &te) {
+		f.Chain, f.Rule, f.Column, f.Reason = te.Chain, te.Rule, te.Column, te.Reason
+	}
+	return f
 }
 
 func operationFailure(err error) *failure {
