@@ -463,3 +463,27 @@ func TestCanonIsLearnedFromTheReadAfterAWrite(t *testing.T) {
 		"read", "0s 3 applied", "0s 4 applied",
 	)
 }
+
+// R38: a table that its tool cannot show is written all the same, as far as whole chains go;
+// rules of kernel chains come when it can be shown again.
+func TestIncompatibleTable(t *testing.T) {
+	b := newBench(t, dataplane.NFT, transaction.Config{})
+	hidden := true
+	b.sim.Hook = func(c dataplane.Call) error {
+		if hidden && c.Op == dataplane.OpRead {
+			return &dataplane.RestoreError{Class: dataplane.Unavailable, Err: dataplane.ErrIncompatible}
+		}
+		return nil
+	}
+	b.write("1", "tw-a", "-j ACCEPT")
+	b.send("2", transaction.InsertRule("INPUT", rule("-j tw-a"), transaction.InsertTop))
+	b.send("3", transaction.Refresh{})
+	b.m.Settle()
+	hidden = false
+	b.send("4", transaction.Refresh{})
+	b.m.Settle()
+	b.want(
+		"read: unavailable", "0s 2 unavailable", "0s 3 unavailable", "restore tw-a", "0s 1 applied",
+		"read", "restore -IINPUT", "0s 2 late applied", "0s 4 applied",
+	)
+}

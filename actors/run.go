@@ -132,12 +132,40 @@ func (c *core) onRead(e readDone) []effect {
 		}
 		return c.nextGroup()
 	}
+	if errors.Is(e.err, dataplane.ErrIncompatible) {
+		return c.goBlind(e.err)
+	}
 	if e.err != nil {
 		return c.trouble(e.err)
 	}
 	c.state.Observe(e.snap)
 	c.stale, r.fresh, r.learned = false, true, false
 	return c.attempt()
+}
+
+// goBlind goes on without a read of a table that holds something which its tool cannot show:
+// whole chains of ours can be written all the same. What has to be placed among the rules of
+// others, or is about the table as it is, cannot. The next batch tries to read again.
+func (c *core) goBlind(err error) []effect {
+	r := c.run
+	r.fresh = true
+	var out []effect
+	var rest []*item
+	for _, it := range r.groups[0] {
+		switch {
+		case it.done || !needsRead(it):
+			rest = append(rest, it)
+		case looksAround(it.msg):
+			out = c.conclude(out, it, Unavailable, err)
+		default:
+			out = c.answer(out, it, Unavailable, err)
+			it.parked = true
+			c.parked = append(c.parked, it)
+			r.seq = slices.DeleteFunc(slices.Clone(r.seq), func(o *item) bool { return o == it })
+		}
+	}
+	r.groups[0] = rest
+	return append(out, c.attempt()...)
 }
 
 func (c *core) onCanon(e canonDone) []effect {
