@@ -23,7 +23,8 @@ const (
 	Busy
 	// TooLarge: this environment cannot take as much in one block.
 	TooLarge
-	// Unavailable: something is absent: a tool, a table, IPv6, a permission, a namespace.
+	// Unavailable: something is absent: a tool, a table, IPv6, a namespace, or a permission,
+	// which is an os.ErrPermission.
 	Unavailable
 	// Unknown: killed, crashed, or out of time. Whether the input was applied is not known:
 	// read before the next plan.

@@ -4,7 +4,9 @@ package dataplane
 
 import (
 	"bytes"
+	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,7 +15,7 @@ import (
 // chose (a comment, a chain's name) may stand in the same output, so each form is tied to
 // the start of its line.
 var (
-	programPrefix = regexp.MustCompile(`^\S*ip6?tables\S*( v[0-9.]+)?( \([a-z_]+\))?:? ?`)
+	programPrefix = regexp.MustCompile(`^\S*ip(?:6?|\[6\])tables\S*( v[0-9.]+)?( \([a-z_]+\))?:? ?`)
 	lineOccurred  = regexp.MustCompile(`(?m)^Error occurred at line: (\d+)$`)
 	lineFailed    = regexp.MustCompile(`(?m)^\S*ip6?tables\S*: line (\d+) failed(?:: (.*))?$`)
 	lineKernel    = regexp.MustCompile(`(?m)^line (\d+): (\S+ failed \(.*\): .*)$`)
@@ -25,6 +27,9 @@ var (
 // maxReason bounds a reason. A word of a rule, which may stand in one, has up to 1,023 bytes.
 const maxReason = 2048
 
+// lockHeld is the reason where nobody can be named.
+const lockHeld = "the xtables lock is held by another program"
+
 // Exact texts that say what an environment lacks or is short of, in the order in which they
 // are looked for.
 var environment = []struct {
@@ -33,8 +38,8 @@ var environment = []struct {
 	reason string // "" keeps the tool's words
 }{
 	{"can't open lock file", Unavailable, ""},
-	{"Can't lock ", Busy, "the xtables lock is held by another program"},
-	{"holding the xtables lock", Busy, "the xtables lock is held by another program"},
+	{"Can't lock ", Busy, lockHeld},
+	{"holding the xtables lock", Busy, lockHeld},
 	{"Permission denied (you must be root)", Unavailable, "no permission: CAP_NET_ADMIN is missing"},
 	{"Failed to initialize nft", Unavailable, ""},
 	{"Cannot initialize: ", Unavailable, ""},
@@ -72,7 +77,7 @@ func Classify(exitCode int, stderr string, input []byte) *RestoreError {
 		e.Reason = firstWords(stderr)
 	}
 	lines := bytes.SplitAfter(input, []byte("\n"))
-	if line < 1 || line > len(lines) {
+	if line < 1 || line > len(lines) || slices.ContainsFunc(lines[:line], tooLong) {
 		return e
 	}
 	text := strings.TrimRight(string(lines[line-1]), "\r\n")
@@ -83,6 +88,10 @@ func Classify(exitCode int, stderr string, input []byte) *RestoreError {
 	e.Class, e.Line, e.Text = Rejected, line, text
 	return e
 }
+
+// tooLong tells whether the tools read a line as two, and count two. Their buffer has
+// 10,240 bytes.
+func tooLong(line []byte) bool { return len(line) > 10239 }
 
 // classifyEnvironment recognises what is nobody's fault in the input. Only exit codes and
 // lines that a rule cannot forge count: a rule's own words stand in back quotes or after
@@ -105,6 +114,9 @@ func classifyEnvironment(e *RestoreError) bool {
 		if e.Reason == "" {
 			begin := strings.LastIndexByte(e.Stderr[:i], '\n') + 1
 			e.Reason = firstWords(e.Stderr[begin:])
+		}
+		if e.Class == Unavailable && strings.Contains(e.Stderr[i:], "Permission denied") {
+			e.Err = os.ErrPermission
 		}
 		return true
 	}
@@ -156,6 +168,17 @@ func firstWords(stderr string) string {
 		}
 	}
 	return ""
+}
+
+// ownReason is what a refusal says of a rule, wherever the rule stood: without the number of
+// a line, which is all that a legacy tool says when the kernel refuses, and without the
+// chain, which is the last that nft says.
+func ownReason(e *RestoreError) string {
+	if m := lineFailed.FindStringSubmatch(e.Stderr); m != nil && m[2] == "" {
+		return "the kernel refuses it and the tool does not say why"
+	}
+	reason, _, _ := strings.Cut(e.Reason, ": rule in chain ")
+	return reason
 }
 
 func atoi(s string) int {

@@ -143,30 +143,31 @@ func clearTable(t *testing.T, k *dataplane.Kernel, id rules.TableID) {
 const shards = 8
 
 // sharded runs f for shards 0 to shards-1, each with a kernel of its own.
-func sharded(t *testing.T, f func(t *testing.T, b dataplane.Backend, v rules.IPVersion, k *dataplane.Kernel, shard int)) {
+func sharded(t *testing.T, f func(t *testing.T, b dataplane.Backend, v rules.IPVersion, k *dataplane.Kernel, ns string, shard int)) {
 	testns.Each(t, func(t *testing.T, b dataplane.Backend, v rules.IPVersion, k *dataplane.Kernel) {
 		for i := range shards {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
-				k, err := dataplane.NewKernel(context.Background(), testns.Options(t, testns.New(t), b))
+				ns := testns.New(t)
+				k, err := dataplane.NewKernel(context.Background(), testns.Options(t, ns, b))
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { k.Close() })
-				f(t, b, v, k, i)
+				f(t, b, v, k, ns, i)
 			})
 		}
 	})
 }
 
-var record = flag.Bool("record", false, "record the kernel's answers in testdata/answers.json")
+var update = flag.Bool("update", false, "write testdata/answers.json and testdata/vocabulary.json, from what the tools say")
 
 const answersFile = "testdata/answers.json"
 
 func TestSimConforms(t *testing.T) {
 	recorded := make(map[string]answer)
 	var mu sync.Mutex // guards recorded
-	sharded(t, func(t *testing.T, b dataplane.Backend, v rules.IPVersion, k *dataplane.Kernel, shard int) {
+	sharded(t, func(t *testing.T, b dataplane.Backend, v rules.IPVersion, k *dataplane.Kernel, _ string, shard int) {
 		for i, c := range conformanceCases() {
 			if i%shards != shard {
 				continue
@@ -181,7 +182,7 @@ func TestSimConforms(t *testing.T) {
 			mu.Unlock()
 		}
 	})
-	if !*record {
+	if !*update {
 		return
 	}
 	text, err := json.MarshalIndent(recorded, "", " ")

@@ -13,16 +13,23 @@
 //	Canon(ctx, id, rules) ([]rules.Canon, error)    what the tools read back for each rule
 //	Info() Info                                     backend, limits, extensions
 //
+// [Kernel.Check] says beforehand which rules of a batch a kernel would refuse, in a scratch
+// network namespace; [Kernel.Stats] counts runs and waits.
+//
 // Every error of these methods is a [*RestoreError], but for [ErrNoScratch], which Canon
-// returns where it has nobody to ask. Its [Class] says what to do: a Rejected line is out,
-// RejectedSomewhere has to be searched, Busy and TooLarge are tried again, Unavailable is
-// reported, and after Unknown the table has to be read before anything else. The words of
-// the tools are interpreted in one place, [Classify].
+// and Check return where they have nobody to ask. Its [Class] says what to do: a Rejected
+// line is out, RejectedSomewhere has to be searched, Busy and TooLarge are tried again,
+// Unavailable is reported, and after Unknown the table has to be read before anything else.
+// The words of the tools are interpreted in one place, [Classify].
 //
 // A block is applied when the tool has echoed a marker line that follows COMMIT, and for no
 // other reason: a legacy tool can end with exit code 0 without having read its input. The
 // marker comes before the tool has ended, up to 20 ms on nft, and Restore returns with it.
 //
-// Nothing here decides: what is written, in which order, and
-// what is done about an error is up to the caller. One table must have one writer.
+// A Kernel is the one writer of the tables that it has written, until it is closed: another
+// one gets [ErrTableHeld]. On legacy it holds the xtables lock around each write, and waits
+// for it no longer than it was told to.
+//
+// Nothing here decides: what is written, in which order, and what is done about an error is
+// up to the caller.
 package dataplane

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,12 +20,17 @@ type Options struct {
 	// NetNS is the network namespace to work in: a name below /run/netns, or a path with a
 	// slash in it. "" is the one that the process runs in.
 	NetNS string
-	// LockFile is the xtables lock that the legacy tools take; "" leaves it to them.
+	// LockFile is the xtables lock, which is shared with all other users of the legacy tools;
+	// "" is $XTABLES_LOCKFILE or else /run/xtables.lock. The nft tools have no lock.
 	LockFile string
-	// LockWait is how long a legacy tool waits for the lock. Whole seconds are all that the
-	// tools understand, and 0 would make some of them wait for ever: 10 s by default, 1 s at
-	// least.
+	// LockWait is how long a write waits for the lock: 10 s by default. Where we must leave
+	// the lock to the tool it is rounded to whole seconds, 1 s at least, because that is all
+	// that the tools understand.
 	LockWait time.Duration
+	// StateDir is the folder of the locks by which a table has one writer, made when it does
+	// not exist. "" is /run/tableward for root, else tableward in $XDG_RUNTIME_DIR, else
+	// tableward-UID in the temporary folder.
+	StateDir string
 	// BaseDeadline and LineDeadline bound one run of a tool: the first for the run, the
 	// second for each line of its input. 10 s and 2 ms by default.
 	BaseDeadline time.Duration
@@ -36,10 +40,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.LockWait == 0 {
+	if o.LockWait <= 0 {
 		o.LockWait = 10 * time.Second
 	}
-	o.LockWait = max(o.LockWait.Round(time.Second), time.Second)
 	if o.BaseDeadline <= 0 {
 		o.BaseDeadline = 10 * time.Second
 	}
@@ -53,7 +56,13 @@ func (o Options) withDefaults() Options {
 // each operation. The backend is chosen once and never changed.
 //
 // A Kernel is safe for concurrent use, but keeps no order: one table's blocks must be
-// written by one caller, one after the other.
+// written by one caller, one after the other. From its first Restore of a table to Close it
+// is the only Kernel, in whatever process, that may write that table of its network
+// namespace; the others get ErrTableHeld.
+//
+// Legacy tools share a lock. A Kernel takes it itself and gives the tool a private file to
+// lock instead, if the tool shows when the Kernel is made that it honours XTABLES_LOCKFILE;
+// else the tool is told how long to wait.
 type Kernel struct {
 	opts    Options
 	backend Backend
@@ -64,6 +73,13 @@ type Kernel struct {
 
 	wg    sync.WaitGroup // tools that have given their answer and are still ending
 	canon canonizer
+
+	noScratch noScratch
+
+	tables tableLocks
+	lock   *xtablesLock
+	dir    string // of our own, "" until there is need of one; removed by Close
+	stats  counters
 }
 
 // NewKernel looks for the tools and chooses the backend. An error is a *MissingError or a
@@ -78,10 +94,13 @@ func NewKernel(ctx context.Context, o Options) (*Kernel, error) {
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	k := &Kernel{opts: o, ns: ns}
-	if err := k.choose(ctx); err != nil {
-		ns.close()
-		return nil, err
+	k := &Kernel{opts: o, ns: ns, lock: newXtablesLock(o.realLockFile())}
+	err = k.choose(ctx)
+	if err == nil && k.backend == Legacy {
+		err = k.testLocking(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
 }
@@ -89,15 +108,22 @@ func NewKernel(ctx context.Context, o Options) (*Kernel, error) {
 // Info describes the backend in use.
 func (k *Kernel) Info() Info { return k.info }
 
-// Close waits for tools that are still ending and gives namespaces back. No operation may
-// be running.
+// Close waits for tools that are still ending, and gives tables and namespaces back. No
+// operation may be running.
 func (k *Kernel) Close() error {
 	k.wg.Wait()
-	return errors.Join(k.canon.close(), k.ns.close())
+	err := errors.Join(k.canon.close(), k.tables.close(), k.ns.close())
+	if k.dir != "" {
+		err = errors.Join(err, os.RemoveAll(k.dir))
+	}
+	return err
 }
 
 // Restore applies one block of restore input, from *table to COMMIT, without flushing the
 // table. It returns nil only if the tool has said that it came past COMMIT.
+//
+// The first Restore of a table makes the Kernel its writer; a *TableHeldError below the
+// *RestoreError says that another one is.
 func (k *Kernel) Restore(ctx context.Context, id rules.TableID, input []byte) error {
 	t, err := k.toolset(id)
 	if err != nil {
@@ -106,7 +132,18 @@ func (k *Kernel) Restore(ctx context.Context, id rules.TableID, input []byte) er
 	if err := k.ns.check(); err != nil {
 		return err
 	}
-	if re := k.restore(ctx, t, k.ns.enter, k.opts.LockFile, input); re != nil {
+	if err := k.hold(id); err != nil {
+		return err
+	}
+	re := k.locked(ctx, t, func() *RestoreError {
+		// The wait may have been long.
+		if err := k.ns.check(); err != nil {
+			return err
+		}
+		k.stats.runs.Add(1)
+		return k.restore(ctx, t, k.ns.enter, k.toolLockFile(t), input)
+	})
+	if re = k.explain(re); re != nil {
 		return re
 	}
 	return nil
@@ -118,10 +155,10 @@ func (k *Kernel) restore(ctx context.Context, t toolset, start starter, lockFile
 	limit := k.opts.BaseDeadline + time.Duration(lines)*k.opts.LineDeadline
 	args := []string{"--noflush", "--verbose"}
 	if k.backend == Legacy {
-		// Two words, and a whole number: any other form waits for ever or is refused by some
-		// release of the tools.
-		args = append(args, "-w", itoa(int(k.opts.LockWait/time.Second)))
-		limit += k.opts.LockWait
+		args = append(args, k.waitArgs(t)...)
+		if !t.ownLock {
+			limit += k.opts.LockWait
+		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errDeadline)
 	defer cancel()
@@ -170,22 +207,3 @@ func (k *Kernel) toolset(id rules.TableID) (toolset, error) {
 func unavailable(err error) *RestoreError {
 	return &RestoreError{Class: Unavailable, ExitCode: -1, Reason: err.Error(), Err: err}
 }
-
-// environ is the environment of a tool: plain English, and the lock file if one is given.
-func environ(lockFile string) []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if strings.HasPrefix(v, "LC_") || strings.HasPrefix(v, "LANG=") || strings.HasPrefix(v, "LANGUAGE=") ||
-			lockFile != "" && strings.HasPrefix(v, lockVariable) {
-			continue
-		}
-		env = append(env, v)
-	}
-	env = append(env, "LC_ALL=C")
-	if lockFile != "" {
-		env = append(env, lockVariable+lockFile)
-	}
-	return env
-}
-
-const lockVariable = "XTABLES_LOCKFILE="

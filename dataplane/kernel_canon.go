@@ -5,7 +5,6 @@ package dataplane
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +34,6 @@ const (
 type canonizer struct {
 	mu      sync.Mutex // guards everything, and is held while the tools run
 	scratch *scratch
-	failed  error // why there will never be one: a permission that does not come back
 	probes  int
 	known   map[canonKey]rules.Canon
 }
@@ -135,12 +133,13 @@ func (k *Kernel) probe(ctx context.Context, t toolset, id rules.TableID, rs []ru
 				return err
 			}
 		}
-		s, err := c.get()
+		s, err := c.get(k)
 		if err != nil {
 			return err
 		}
+		s.makeSets(ctx, k, id.IPVersion, rs)
 		rs = slices.DeleteFunc(slices.Clone(rs), func(r rules.Rule) bool {
-			if s.makeSets(ctx, k, id.IPVersion, r) {
+			if s.hasSets(id.IPVersion, r) && s.judges(r) {
 				return false
 			}
 			// Nothing can be said of it here.
@@ -151,14 +150,14 @@ func (k *Kernel) probe(ctx context.Context, t toolset, id rules.TableID, rs []ru
 			return nil
 		}
 		input, lines := probeBlock(id.Name, rs, c.probes)
+		k.stats.probes.Add(1)
 		re := k.restore(ctx, t, s.start, s.lockFile, input)
 		if re == nil {
 			return k.readProbes(ctx, t, id, rs)
 		}
-		switch re.Class {
-		case Rejected, RejectedSomewhere:
-		default:
-			return re
+		if refused := re.Class == Rejected || re.Class == RejectedSomewhere; !refused || !s.alive() {
+			// The next call makes a new one.
+			return errors.Join(s.failure(re), c.drop())
 		}
 		if bad := slices.Index(lines, re.Line); bad >= 0 {
 			rs = slices.Delete(rs, bad, bad+1)
@@ -177,19 +176,12 @@ func (k *Kernel) probe(ctx context.Context, t toolset, id rules.TableID, rs []ru
 }
 
 // get returns the scratch namespace, made when first asked for.
-func (c *canonizer) get() (*scratch, error) {
+func (c *canonizer) get(k *Kernel) (*scratch, error) {
 	if c.scratch != nil {
 		return c.scratch, nil
 	}
-	if c.failed != nil {
-		return nil, c.failed
-	}
-	s, err := newScratch()
+	s, err := k.newScratch()
 	if err != nil {
-		err = errors.Join(ErrNoScratch, err)
-		if errors.Is(err, os.ErrPermission) {
-			c.failed = err
-		}
 		return nil, err
 	}
 	c.scratch = s
@@ -229,6 +221,7 @@ func (k *Kernel) readProbes(ctx context.Context, t toolset, id rules.TableID, rs
 	c := &k.canon
 	first := c.probes
 	c.probes += len(rs)
+	k.stats.probes.Add(1)
 	saved, re := k.save(ctx, t, c.scratch.start, c.scratch.lockFile, id.Name)
 	if re != nil {
 		return re

@@ -8,65 +8,17 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tableward/tableward/dataplane"
 	"github.com/tableward/tableward/dataplane/testns"
 	"github.com/tableward/tableward/rules"
 )
 
-// A held lock is trouble that passes; nft has no lock.
-func TestKernelLockHeld(t *testing.T) {
-	for _, v := range []rules.IPVersion{rules.IPv4, rules.IPv6} {
-		o := testns.Options(t, testns.New(t), dataplane.Legacy)
-		o.LockWait = time.Second
-		k, err := dataplane.NewKernel(background, o)
-		if err != nil {
-			t.Skipf("no kernel: %v", err)
-		}
-		defer k.Close()
-		f, err := os.Create(o.LockFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-			t.Fatal(err)
-		}
-		id := rules.TableID{IPVersion: v, Name: "filter"}
-		re := restoreError(t, k.Restore(background, id, []byte("*filter\n:tw-a - [0:0]\nCOMMIT\n")))
-		if re.Class != dataplane.Busy || re.ExitCode != 4 || re.Line != 0 {
-			t.Errorf("lock held: %+v", re)
-		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
-			t.Fatal(err)
-		}
-		if err := k.Restore(background, id, []byte("*filter\n:tw-a - [0:0]\nCOMMIT\n")); err != nil {
-			t.Errorf("lock given back: %v", err)
-		}
-	}
-}
-
-func TestKernelLockFileMissing(t *testing.T) {
-	o := testns.Options(t, testns.New(t), dataplane.Legacy)
-	o.LockFile = filepath.Join(t.TempDir(), "nosuch", "lock")
-	k, err := dataplane.NewKernel(background, o)
-	if err != nil {
-		t.Skipf("no kernel: %v", err)
-	}
-	defer k.Close()
-	re := restoreError(t, k.Restore(background, rules.TableID{IPVersion: 4, Name: "filter"}, []byte("*filter\nCOMMIT\n")))
-	if re.Class != dataplane.Unavailable || !strings.Contains(re.Reason, "can't open lock file") {
-		t.Errorf("%+v", re)
-	}
-}
-
 // A namespace that was made again under its name is not written to through the old one.
 func TestKernelNamespaceRemade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ns")
-	if err := os.Symlink(testns.New(t), path); err != nil {
+	old := testns.New(t)
+	if err := os.Symlink(old, path); err != nil {
 		t.Fatal(err)
 	}
 	k, err := dataplane.NewKernel(background, testns.Options(t, path, dataplane.NFT))
@@ -88,9 +40,13 @@ func TestKernelNamespaceRemade(t *testing.T) {
 	if err := os.Symlink(testns.New(t), path); err != nil {
 		t.Fatal(err)
 	}
-	re = restoreError(t, k.Restore(background, id, input))
+	re = restoreError(t, k.Restore(background, id, []byte("*filter\n:tw-b - [0:0]\nCOMMIT\n")))
 	if re.Class != dataplane.Unavailable || !strings.Contains(re.Reason, "was made again") {
 		t.Errorf("made again: %v", re)
+	}
+	snap, err := newKernel(t, testns.Options(t, old, dataplane.NFT)).Read(background, id)
+	if _, found := snap.Chains["tw-b"]; err != nil || found {
+		t.Errorf("the old namespace was written to: %v, %v", snap, err)
 	}
 	if _, err := dataplane.NewKernel(background, dataplane.Options{NetNS: "no-such-namespace"}); err == nil {
 		t.Error("a namespace that does not exist was opened")

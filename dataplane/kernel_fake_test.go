@@ -51,7 +51,7 @@ func TestKernelOutcomes(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			o := dataplane.Options{ToolDir: fakeTools(t, c.script), BaseDeadline: 500 * time.Millisecond}
+			o := dataplane.Options{StateDir: t.TempDir(), ToolDir: fakeTools(t, c.script), BaseDeadline: 500 * time.Millisecond}
 			k, err := dataplane.NewKernel(background, o)
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +88,7 @@ func TestKernelReadsCutShort(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			o := dataplane.Options{ToolDir: fakeTools(t, c.script), BaseDeadline: 500 * time.Millisecond}
+			o := dataplane.Options{StateDir: t.TempDir(), ToolDir: fakeTools(t, c.script), BaseDeadline: 500 * time.Millisecond}
 			k, err := dataplane.NewKernel(background, o)
 			if err != nil {
 				t.Fatal(err)
@@ -103,7 +103,7 @@ func TestKernelReadsCutShort(t *testing.T) {
 }
 
 func TestKernelCancelled(t *testing.T) {
-	k, err := dataplane.NewKernel(background, dataplane.Options{ToolDir: fakeTools(t, "exec sleep 100")})
+	k, err := dataplane.NewKernel(background, dataplane.Options{StateDir: t.TempDir(), ToolDir: fakeTools(t, "exec sleep 100")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestKernelCancelled(t *testing.T) {
 
 // IPv6 tools that are absent do not stop IPv4, and say what is missing.
 func TestKernelWithoutIPv6(t *testing.T) {
-	k, err := dataplane.NewKernel(background, dataplane.Options{ToolDir: fakeTools(t, "cat")})
+	k, err := dataplane.NewKernel(background, dataplane.Options{StateDir: t.TempDir(), ToolDir: fakeTools(t, "cat")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestKernelWithoutIPv6(t *testing.T) {
 	if !errors.As(err, &missing) {
 		t.Errorf("no tools: %v", err)
 	}
-	k2, err := dataplane.NewKernel(background, dataplane.Options{Backend: dataplane.Legacy, ToolDir: fakeTools(t, "cat")})
+	k2, err := dataplane.NewKernel(background, dataplane.Options{Backend: dataplane.Legacy, StateDir: t.TempDir(), ToolDir: fakeTools(t, "cat")})
 	if !errors.As(err, &missing) {
 		t.Errorf("no legacy tools: %v, %v", k2, err)
 	}
@@ -143,7 +143,7 @@ func TestKernelWithoutIPv6(t *testing.T) {
 
 // The marker is not sent into a table that stays open: its echo would mean nothing.
 func TestKernelOpenTable(t *testing.T) {
-	k, err := dataplane.NewKernel(background, dataplane.Options{ToolDir: fakeTools(t, "cat")})
+	k, err := dataplane.NewKernel(background, dataplane.Options{StateDir: t.TempDir(), ToolDir: fakeTools(t, "cat")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestKernelPlainNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k, err := dataplane.NewKernel(background, dataplane.Options{ToolDir: dir})
+	k, err := dataplane.NewKernel(background, dataplane.Options{StateDir: t.TempDir(), ToolDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestKernelPlainNames(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var missing *dataplane.MissingError
-	if _, err := dataplane.NewKernel(background, dataplane.Options{ToolDir: dir, Backend: dataplane.Legacy}); !errors.As(err, &missing) {
+	if _, err := dataplane.NewKernel(background, dataplane.Options{StateDir: t.TempDir(), ToolDir: dir, Backend: dataplane.Legacy}); !errors.As(err, &missing) {
 		t.Errorf("legacy: %v", err)
 	}
 }
@@ -187,7 +187,7 @@ func TestKernelPlainNames(t *testing.T) {
 // A tool that vanishes while we run.
 func TestKernelToolGone(t *testing.T) {
 	dir := fakeTools(t, "cat")
-	k, err := dataplane.NewKernel(background, dataplane.Options{ToolDir: dir})
+	k, err := dataplane.NewKernel(background, dataplane.Options{StateDir: t.TempDir(), ToolDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,17 @@ import (
 	"github.com/tableward/tableward/rules"
 )
 
-var (
-	errCutShort     = errors.New("what was read has no whole table in it")
-	errIncompatible = errors.New("the table holds what the iptables tools cannot show; use nft")
-)
+var errCutShort = errors.New("what was read has no whole table in it")
 
-// Read reads a table. Chains that are named are read in full; without a name all are.
+// ErrIncompatible says that a table holds what only nft can show, so that it cannot be
+// read. iptables-nft-save prints a comment then, and ends with exit code 0; 1.8.9 writes to
+// such a table all the same. It is the cause of a *RestoreError of class Unavailable.
+var ErrIncompatible = errors.New("the table holds rules that only nft can show")
+
+// Read reads a table. Chains that are named are read in full; without a name all are. A
+// table is never taken to be empty or absent because it was not printed: whatever has not
+// come with its name and its COMMIT is an error, of class Unknown, or Unavailable if the tool
+// named the reason.
 func (k *Kernel) Read(ctx context.Context, id rules.TableID, chains ...string) (rules.Snapshot, error) {
 	t, err := k.toolset(id)
 	if err != nil {
@@ -25,9 +30,10 @@ func (k *Kernel) Read(ctx context.Context, id rules.TableID, chains ...string) (
 	if err := k.ns.check(); err != nil {
 		return rules.Snapshot{}, err
 	}
+	k.stats.runs.Add(1)
 	before := k.generation()
 	saved, re := k.save(ctx, t, k.ns.enter, k.opts.LockFile, id.Name)
-	if re != nil {
+	if re = k.explain(re); re != nil {
 		return rules.Snapshot{}, re
 	}
 	snap := rules.Snapshot{Table: id, Chains: make(map[string]rules.SavedChain, len(saved.Chains))}
@@ -85,7 +91,9 @@ func (k *Kernel) save(ctx context.Context, t toolset, start starter, lockFile, t
 	case p.err != nil:
 		return rules.SavedTable{}, &RestoreError{Class: Unknown, Stderr: o.stderr, Reason: p.err.Error(), Err: p.err}
 	case slices.Contains(p.set.Incompatible, table):
-		return rules.SavedTable{}, unavailable(errIncompatible)
+		e := unavailable(ErrIncompatible)
+		e.Reason = "table " + table + " cannot be read: it holds rules that only nft can show"
+		return rules.SavedTable{}, e
 	}
 	i := slices.IndexFunc(p.set.Tables, func(t rules.SavedTable) bool { return t.Name == table && t.Complete })
 	if i < 0 {

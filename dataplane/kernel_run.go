@@ -86,13 +86,17 @@ func runError(o outcome) *RestoreError {
 	e := &RestoreError{Class: Unknown, ExitCode: -1, Stderr: o.stderr, Reason: o.err.Error(), Err: o.err}
 	var spawn *spawnError
 	if errors.As(o.err, &spawn) {
-		switch e.Class = Unavailable; {
-		case errors.Is(o.err, unix.ENOMEM), errors.Is(o.err, unix.EAGAIN),
-			errors.Is(o.err, unix.EMFILE), errors.Is(o.err, unix.ENFILE):
+		if e.Class = Unavailable; passes(o.err) {
 			e.Class = Busy
 		}
 	}
 	return e
+}
+
+// passes tells whether an error is for want of something that comes back.
+func passes(err error) bool {
+	return errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EAGAIN) ||
+		errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 }
 
 // spawnError says that a tool was never started.

@@ -24,7 +24,11 @@ type namespace struct {
 // openNamespace opens the namespace of that name or path.
 func openNamespace(name string) (*namespace, error) {
 	if name == "" {
-		return &namespace{}, nil
+		var st unix.Stat_t
+		if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+			return nil, fmt.Errorf("network namespace: %w", err)
+		}
+		return &namespace{dev: st.Dev, ino: st.Ino}, nil
 	}
 	path := name
 	if !strings.Contains(name, "/") {
@@ -44,7 +48,7 @@ func openNamespace(name string) (*namespace, error) {
 
 // check compares the namespace behind the name with the one held: our descriptor keeps a
 // deleted namespace alive, and what is written there is written for nobody.
-func (n *namespace) check() error {
+func (n *namespace) check() *RestoreError {
 	if n.file == nil {
 		return nil
 	}

@@ -3,13 +3,14 @@
 package dataplane
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -24,27 +25,70 @@ type scratch struct {
 	holder   *holder // where only a user namespace of its own allows it
 	dir      string
 	lockFile string
-	sets     map[setKey]bool // true: made, false: could not be made
+	sets     map[setKey]setState
+	// fewUsers: its user namespace does not know all users, so that the kernel refuses rules
+	// that name one.
+	fewUsers bool
 }
 
-// newScratch makes a scratch namespace: as root, or as root of a new user namespace.
-func newScratch() (*scratch, error) {
+// noScratch remembers why there will never be a scratch namespace.
+type noScratch struct {
+	mu  sync.Mutex // guards err
+	err error
+}
+
+// newScratch makes a scratch namespace. Where none can be had the error is ErrNoScratch with
+// the reason; only what passes, such as a want of memory, is tried again the next time.
+func (k *Kernel) newScratch() (*scratch, error) {
+	n := &k.noScratch
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.err != nil {
+		return nil, n.err
+	}
+	s, err := makeScratch()
+	if err == nil {
+		return s, nil
+	}
+	err = fmt.Errorf("%w: %w", ErrNoScratch, err)
+	if !passes(err) {
+		n.err = err
+	}
+	return nil, err
+}
+
+// makeScratch makes a scratch namespace: as root, or as root of a new user namespace.
+func makeScratch() (*scratch, error) {
 	dir, err := os.MkdirTemp("", "tableward-scratch-")
 	if err != nil {
 		return nil, err
 	}
-	s := &scratch{dir: dir, lockFile: filepath.Join(dir, "xtables.lock"), sets: make(map[setKey]bool)}
+	s := &scratch{dir: dir, lockFile: filepath.Join(dir, "xtables.lock"), sets: make(map[setKey]setState)}
 	if s.ns, err = newNamespace(); err == nil {
+		s.fewUsers = !knowsAllUsers()
 		return s, nil
 	}
 	if errors.Is(err, unix.EPERM) {
 		var herr error
 		if s.holder, herr = newHolder(); herr == nil {
+			s.fewUsers = true
 			return s, nil
 		}
-		err = errors.Join(err, herr)
+		err = fmt.Errorf("%w; %w", err, herr)
 	}
 	return nil, errors.Join(err, os.RemoveAll(dir))
+}
+
+// knowsAllUsers tells whether we are in a user namespace to which every user is mapped.
+func knowsAllUsers() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	f := strings.Fields(string(text))
+	return err != nil || len(f) == 3 && f[2] == "4294967295" // as the first one has it
+}
+
+// judges tells whether what the tools say here of a rule would be true elsewhere.
+func (s *scratch) judges(r rules.Rule) bool {
+	return !s.fewUsers || !hasWord(r, "--uid-owner") && !hasWord(r, "--gid-owner")
 }
 
 // start starts a command in the namespace.
@@ -65,33 +109,25 @@ func (s *scratch) close() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// makeSets creates the sets that a rule names, empty, and tells whether they are there. The
-// type does not matter to what is read back.
-func (s *scratch) makeSets(ctx context.Context, k *Kernel, v rules.IPVersion, r rules.Rule) bool {
-	family := "inet"
-	if v == rules.IPv6 {
-		family = "inet6"
+// alive tells whether the namespace can still be entered. A holder may have been killed;
+// what nsenter says then must not be taken for words about a rule.
+func (s *scratch) alive() bool {
+	if s.holder == nil {
+		return true
 	}
-	for _, name := range r.Sets() {
-		key := setKey{v, name}
-		made, asked := s.sets[key]
-		if !asked {
-			if ipset := k.opts.find("ipset"); ipset != "" {
-				run := run{
-					path: ipset, args: []string{"create", "-exist", name, "hash:ip", "family", family},
-					env: environ(""), start: s.start, wg: &k.wg,
-				}
-				o := run.run(ctx)
-				made = o.exit == 0 && o.err == nil
-			}
-			s.sets[key] = made
-		}
-		if !made {
-			return false
-		}
-	}
-	return true
+	_, err := os.Readlink(filepath.Join("/proc", itoa(s.holder.cmd.Process.Pid), "ns/net"))
+	return err == nil
 }
+
+// failure is the error of a run in the scratch namespace that says nothing about a rule.
+func (s *scratch) failure(re *RestoreError) error {
+	if s.alive() {
+		return re
+	}
+	return &RestoreError{Class: Busy, ExitCode: -1, Stderr: re.Stderr, Reason: errScratchGone.Error(), Err: errScratchGone}
+}
+
+var errScratchGone = errors.New("the scratch network namespace has ended")
 
 // holder is a process that keeps a user namespace and a network namespace alive. It reads a
 // pipe that we hold, so it ends when we do.

@@ -151,8 +151,8 @@ func (s *Sim) Canon(ctx context.Context, id rules.TableID, rs []rules.Rule) ([]r
 	defer t.mu.Unlock()
 	out := make([]rules.Canon, len(rs))
 	for i, r := range rs {
-		if sr := t.ruleOf([]byte(r.String())); sr.err == nil && !sr.wrongTable {
-			out[i] = rules.Canon{sr.text}
+		if sr := t.ruleOf([]byte(r.String())); sr.err == nil && sr.errno == "" {
+			out[i] = sr.canon()
 		}
 	}
 	return out, nil

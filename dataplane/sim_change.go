@@ -14,7 +14,26 @@ func (t *simTable) touch(c *simChain) {
 		return
 	}
 	c.touched, c.owned = t.seq, false
-	t.undo = append(t.undo, simUndo{chain: c, rules: c.rules, policy: c.policy, kind: undoContent})
+	t.undo = append(t.undo, simUndo{chain: c, rules: c.rules, policy: c.policy, real: c.real, kind: undoContent})
+}
+
+// realize makes a built-in chain that the kernel does not have yet.
+func (t *simTable) realize(c *simChain) {
+	if !c.real {
+		t.touch(c)
+		t.births++
+		c.real, c.born = true, t.births
+	}
+}
+
+// policyBefore returns the policy that the chain had before the block.
+func (t *simTable) policyBefore(c *simChain) string {
+	for _, u := range t.undo {
+		if u.chain == c && u.kind == undoContent {
+			return u.policy
+		}
+	}
+	return c.policy
 }
 
 // own makes c.rules safe to change in the middle.
@@ -26,7 +45,8 @@ func (t *simTable) own(c *simChain) {
 }
 
 func (t *simTable) create(name string) *simChain {
-	c := &simChain{name: name, touched: t.seq, owned: true}
+	t.births++
+	c := &simChain{name: name, born: t.births, touched: t.seq, created: t.seq, real: true, owned: true}
 	t.chains[name] = c
 	t.undo = append(t.undo, simUndo{chain: c, kind: undoCreate})
 	return c
@@ -89,7 +109,7 @@ func (t *simTable) insert(c *simChain, i int, e simEntry) {
 		c.rules = slices.Insert(c.rules, i, e)
 	}
 	t.link(c, e, 1)
-	if e.jump || e.forbid != 0 || e.wrongTable {
+	if e.jump || e.forbid != 0 || e.errno != "" {
 		t.added = append(t.added, simEdge{chain: c, rule: e.simRule, jump: e.jump})
 	}
 }
@@ -149,7 +169,7 @@ func (t *simTable) clear() {
 	clear(t.added)
 	clear(t.cmds)
 	t.undo, t.added, t.cmds, t.refused = t.undo[:0], t.added[:0], t.cmds[:0], nil
-	t.counts, t.crash = false, false
+	t.counts, t.crash, t.renames = false, false, t.renames[:0]
 }
 
 // rollback undoes the block.
@@ -159,7 +179,7 @@ func (t *simTable) rollback() {
 		switch u.kind {
 		case undoContent:
 			t.unlink(c)
-			c.rules, c.policy, c.digestd = u.rules, u.policy, false
+			c.rules, c.policy, c.real, c.digestd = u.rules, u.policy, u.real, false
 			for _, e := range c.rules {
 				t.link(c, e, 1)
 			}

@@ -57,8 +57,8 @@ func (t *simTable) check() string {
 
 // edge looks at one rule that may have made the table bad.
 func (k *simCheck) edge(e simEdge) string {
-	if e.rule.wrongTable && has(e.chain.rules, e.rule) {
-		return errInval
+	if e.rule.errno != "" && has(e.chain.rules, e.rule) {
+		return e.rule.errno
 	}
 	if e.jump && !k.leads(e.chain, e.rule.target) {
 		return "" // gone again

@@ -33,13 +33,27 @@ func (t *simTable) commit(r *simRun) *toolError {
 	if t.crash {
 		return &toolError{139, ""}
 	}
+	if len(t.refused) > 0 && slices.ContainsFunc(t.cmds, simCmd.isFlush) {
+		t.again(r, nil)
+	}
 	if len(t.refused) == 0 && t.check() != "" {
-		t.replay(r)
+		var refused []simRefusal
+		t.again(r, func(cmd *simCmd) {
+			if errno := t.check(); errno != "" {
+				refused = append(refused, refusedRule(cmd, t.errno(errno)))
+			}
+		})
+		t.refused = refused
 	}
 	if len(t.refused) > 0 {
 		return r.kernel(t.refused)
 	}
 	t.exhume()
+	for _, re := range t.renames {
+		if t.chains[re.chain.name] == re.chain {
+			t.renameNow(re.chain, re.to)
+		}
+	}
 	if len(t.undo) > 0 && r.only == nil {
 		r.sim.gen.Add(1)
 	}
@@ -47,30 +61,29 @@ func (t *simTable) commit(r *simRun) *toolError {
 	return nil
 }
 
-// replay finds the lines that nf_tables names when the whole table does not pass: it goes
-// through the block again, validating after each rule, and names every rule after which
-// the table is bad, innocent or not.
-func (t *simTable) replay(r *simRun) {
+// again goes through the block once more, as the kernel sees it: without what a later -F
+// took back. It calls each after each rule that was written.
+//
+// The lines that nf_tables names when the whole table does not pass are found that way: the
+// kernel validates after each rule, and names every one after which the table is bad,
+// innocent or not.
+func (t *simTable) again(r *simRun, each func(*simCmd)) {
 	cmds, counts := slices.Clone(t.cmds), t.counts
 	t.rollback()
 	t.begin()
 	t.counts = counts
 	flushed := flushedLater(cmds)
-	var refused []simRefusal
 	for i := range cmds {
 		cmd := &cmds[i]
 		if flushed[i] {
 			continue
 		}
 		t.exec(r, cmd)
-		if cmd.op != 'A' && cmd.op != 'I' && cmd.op != 'R' {
-			continue
-		}
-		if errno := t.check(); errno != "" {
-			refused = append(refused, refusedRule(cmd, errno))
+		if each != nil && (cmd.op == 'A' || cmd.op == 'I' || cmd.op == 'R') {
+			each(cmd)
 		}
 	}
-	t.refused = refused
+	t.cmds = append(t.cmds, cmds...)
 }
 
 // flushedLater marks the commands that the nft tool takes back, because a later -F empties
@@ -122,8 +135,12 @@ func (t *simTable) askKernel(cmd *simCmd, c *simChain) {
 	sr, errno := cmd.rule, ""
 	to := t.chains[sr.target]
 	switch {
-	case sr.wrongTable, c.hook&sr.forbid != 0:
+	case sr.errno != "":
+		errno = sr.errno
+	case c.hook&(sr.forbid|sr.here) != 0:
 		errno = errInval
+	case to != nil && to.hook != 0 && to.real:
+		errno = "Operation not supported"
 	case sr.target == "QUEUE" && !sr.isGoto, to != nil && to.hook != 0:
 		errno = errNoFile
 	}

@@ -4,7 +4,6 @@ package dataplane
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/tableward/tableward/rules"
 )
@@ -24,11 +23,13 @@ type simCmd struct {
 // isCounting tells whether the command takes a place among a chain's rules, or looks for one.
 func (c simCmd) isCounting() bool {
 	switch c.op {
-	case 'D', 'd', 'R':
+	case 'D', 'd', 'R', 'Z':
 		return true
 	}
-	return c.op == 'I' && c.index > 0
+	return c.op == 'I' && c.index > 1
 }
+
+func (c simCmd) isFlush() bool { return c.op == 'F' }
 
 // The tools' words for errno values.
 const (
@@ -43,6 +44,12 @@ const (
 // exec executes one command on the table.
 func (t *simTable) exec(r *simRun, cmd *simCmd) *toolError {
 	c := t.chains[cmd.chain]
+	switch {
+	case cmd.op == ':' && c != nil && c.hook != 0:
+		r.last = 'P'
+	case cmd.op != ':' && cmd.op != 'Z':
+		r.last = cmd.op
+	}
 	switch cmd.op {
 	case ':':
 		return t.declare(r, cmd, c)
@@ -64,6 +71,7 @@ func (t *simTable) exec(r *simRun, cmd *simCmd) *toolError {
 			return r.failed(cmd.line, noChain)
 		}
 		if c != nil {
+			t.realize(c)
 			t.execFlush(c)
 			return nil
 		}
@@ -71,8 +79,28 @@ func (t *simTable) exec(r *simRun, cmd *simCmd) *toolError {
 			t.execFlush(c)
 		}
 	case 'Z':
-		if cmd.chain != "" && c == nil {
-			return r.failed(cmd.line, noChain)
+		return t.zero(r, cmd, c)
+	}
+	return nil
+}
+
+// zero is -Z. We have no counters; but nft writes them with the policy that it has read.
+func (t *simTable) zero(r *simRun, cmd *simCmd, c *simChain) *toolError {
+	if cmd.chain != "" && (c == nil || !c.real) {
+		switch r.last { // nft finds its words by what it did before
+		case 'P':
+			return r.failed(cmd.line, "Bad built-in chain name")
+		case 'D':
+			return r.failed(cmd.line, badRule)
+		}
+		return r.failed(cmd.line, noChain)
+	}
+	if r.sim.backend == Legacy {
+		return nil
+	}
+	for _, z := range t.chains {
+		if z.hook != 0 && z.touched == t.seq && (c == nil || c == z) {
+			z.policy = t.policyBefore(z)
 		}
 	}
 	return nil
@@ -89,7 +117,9 @@ func (t *simTable) declare(r *simRun, cmd *simCmd, c *simChain) *toolError {
 		c = t.create(cmd.chain)
 	} else if c.hook == 0 {
 		t.bury(c)
+		c.created = t.seq
 	}
+	t.realize(c)
 	if cmd.arg == "" {
 		return nil
 	}
@@ -110,40 +140,67 @@ func (t *simTable) declare(r *simRun, cmd *simCmd, c *simChain) *toolError {
 
 func (t *simTable) setPolicy(r *simRun, cmd *simCmd, c *simChain) *toolError {
 	switch {
-	case c == nil || c.hook == 0:
-		return r.failed(cmd.line, "Bad built-in chain name")
 	case cmd.arg != "ACCEPT" && cmd.arg != "DROP":
 		return r.failed(cmd.line, "Bad policy name")
+	case c == nil || c.hook == 0:
+		return r.failed(cmd.line, "Bad built-in chain name")
 	}
+	t.realize(c)
 	t.touch(c)
 	c.policy = cmd.arg
 	return nil
 }
 
 func (t *simTable) rename(r *simRun, cmd *simCmd, c *simChain) *toolError {
+	legacy := r.sim.backend == Legacy
 	switch {
+	case t.chains[cmd.arg] != nil, legacy && rules.IsVerdict(cmd.arg):
+		return r.failed(cmd.line, "File exists")
 	case c == nil:
 		return r.failed(cmd.line, noChain)
-	case t.chains[cmd.arg] != nil:
-		return r.failed(cmd.line, "File exists")
-	case c.hook != 0 || rules.IsVerdict(cmd.arg):
+	case c.hook != 0:
+		// The nft tool would rename the base chain. Nothing of ours may ask for that.
 		return r.failed(cmd.line, errInval)
+	case legacy:
+		t.renameNow(c, cmd.arg)
+		return nil
 	}
+	// The nft tool knows the chain by its old name up to COMMIT, and so does the kernel.
+	errno := ""
+	switch {
+	case c.created == t.seq:
+		errno = errNoFile // the tool names it by a handle that it does not have yet
+	case slices.ContainsFunc(t.renames, func(have simRename) bool { return have.to == cmd.arg }):
+		errno = "File exists"
+	}
+	if errno != "" {
+		t.refused = append(t.refused, simRefusal{cmd.line, "", "CHAIN_RENAME failed (" + errno + "): chain " + cmd.arg})
+	}
+	t.renames = append(t.renames, simRename{c, cmd.arg})
+	return nil
+}
+
+func (t *simTable) renameNow(c *simChain, to string) {
 	for from := range t.refs[c.name] {
 		t.own(from)
 		for i, e := range from.rules {
 			if e.jump && e.target == c.name {
 				t.link(from, e, -1)
-				from.rules[i].simRule = e.retarget(cmd.arg)
+				from.rules[i].simRule = e.retarget(to)
 				t.link(from, from.rules[i], 1)
 			}
 		}
 	}
 	t.undo = append(t.undo, simUndo{chain: c, name: c.name, kind: undoRename})
 	delete(t.chains, c.name)
-	c.name = cmd.arg
-	t.chains[c.name] = c
-	return nil
+	c.name = to
+	t.chains[to] = c
+}
+
+// knowsRule tells whether the nft tool knows of a rule in c: it reads those of the kernel
+// only when it has to.
+func (t *simTable) knowsRule(c *simChain) bool {
+	return slices.ContainsFunc(c.rules, func(e simEntry) bool { return !e.dead && (t.counts || e.seq == t.seq) })
 }
 
 // execDelete is -X. The nft tool forgets the chain whatever the kernel will say; so do we.
@@ -152,109 +209,29 @@ func (t *simTable) execDelete(r *simRun, cmd *simCmd, c *simChain) *toolError {
 	if cmd.chain == "" {
 		gone = gone[:0]
 		for _, c := range t.chains {
-			if c.hook == 0 {
+			if c.hook == 0 || r.sim.backend == NFT && c.real && c.empty() && c.policy == "ACCEPT" {
 				gone = append(gone, c)
 			}
 		}
-		slices.SortFunc(gone, func(a, b *simChain) int { return strings.Compare(a.name, b.name) })
+		slices.SortFunc(gone, func(a, b *simChain) int { return a.born - b.born })
 	}
 	for _, c := range gone {
-		if c == nil {
+		switch busy := c != nil && (!c.empty() || len(t.refs[c.name]) > 0); {
+		case c == nil, !c.real:
 			return r.failed(cmd.line, noChain)
-		}
-		if c.hook != 0 || !c.empty() || len(t.refs[c.name]) > 0 {
-			if r.sim.backend == Legacy {
-				return r.failed(cmd.line, "")
-			}
+		case r.sim.backend == Legacy && (busy || c.hook != 0):
+			return r.failed(cmd.line, "")
+		case c.hook != 0 && (c.policy != "ACCEPT" || t.knowsRule(c)):
+			return r.failed(cmd.line, "Directory not empty")
+		case busy:
 			t.refused = append(t.refused, simRefusal{cmd.line, "", "CHAIN_DEL failed (" + errBusy + "): chain " + c.name})
 		}
 		if c.hook == 0 {
 			t.remove(c)
+		} else {
+			t.touch(c)
+			c.real = false
 		}
 	}
 	return nil
-}
-
-// execRule executes the commands that handle single rules.
-func (t *simTable) execRule(r *simRun, cmd *simCmd, c *simChain) *toolError {
-	var e simEntry
-	if cmd.rule != nil {
-		jump, te := t.resolve(r, cmd)
-		if te != nil {
-			return te
-		}
-		e = simEntry{simRule: cmd.rule, jump: jump}
-	}
-	if c == nil {
-		if cmd.op == 'D' {
-			return r.failed(cmd.line, badRule)
-		}
-		return r.failed(cmd.line, noChain)
-	}
-	switch cmd.op {
-	case 'A':
-		t.insert(c, len(c.rules), e)
-	case 'I':
-		i := max(cmd.index, 1)
-		if i > len(c.rules)+1 {
-			return r.failed(cmd.line, "Index of insertion too big")
-		}
-		cmd.last = cmd.index > 1 && i == len(c.rules)+1
-		t.insert(c, i-1, e)
-	case 'R':
-		if cmd.index > len(c.rules) {
-			return r.failed(cmd.line, "Index of replacement too big")
-		}
-		if have := c.rules[cmd.index-1]; have.dead {
-			t.refused = append(t.refused, refusedRule(cmd, errNoFile))
-		} else if r.sim.backend == NFT && have.seq == t.seq {
-			t.crash = true
-		}
-		t.delete(c, cmd.index-1)
-		t.insert(c, cmd.index-1, e)
-	case 'D':
-		i := slices.IndexFunc(c.rules, func(have simEntry) bool { return have.text == e.text && have.jump == e.jump })
-		if i < 0 {
-			return r.failed(cmd.line, badRule)
-		}
-		t.drop(cmd, c, i)
-		return nil
-	case 'd':
-		if cmd.index > len(c.rules) {
-			return r.failed(cmd.line, "Index of deletion too big")
-		}
-		t.drop(cmd, c, cmd.index-1)
-		return nil
-	}
-	if r.sim.backend == NFT {
-		t.askKernel(cmd, c)
-	}
-	return nil
-}
-
-// drop deletes rule i of c. The tool may take it for there when the kernel has it no more.
-func (t *simTable) drop(cmd *simCmd, c *simChain, i int) {
-	if c.rules[i].dead {
-		t.refused = append(t.refused, refusedRule(cmd, errNoFile))
-	}
-	t.delete(c, i)
-}
-
-// resolve tells whether the rule jumps to a chain, and refuses one that is not there.
-func (t *simTable) resolve(r *simRun, cmd *simCmd) (jump bool, te *toolError) {
-	sr := cmd.rule
-	if sr.target == "" || !sr.isGoto && rules.IsVerdict(sr.target) {
-		return false, nil
-	}
-	to := t.chains[sr.target]
-	switch {
-	case to != nil && to.hook == 0:
-		return true, nil
-	case to != nil && r.sim.backend == Legacy:
-		return false, r.failed(cmd.line, "")
-	case to != nil, !sr.isGoto && hasTarget(r.v, sr.target):
-		return false, nil
-	}
-	// The legacy tool has said so when it read the line.
-	return false, r.parse("Chain '" + sr.target + "' does not exist")
 }

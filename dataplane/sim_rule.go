@@ -17,12 +17,17 @@ type simRule struct {
 	in, out  bool // has -i, -o
 	sets     []string
 	words    int
+	counted  bool // has -c
 	commands bool // a command stands among the words: the line needs the long way
 	err      *wordError
 
-	forbid        uint8 // built-in chains from which the kernel refuses it, see hookBit
-	wrongTable    bool  // the kernel refuses it in this table
-	unconditional bool  // a verdict without any match
+	forbid        uint8  // built-in chains from which the kernel refuses it, see hookBit
+	here          uint8  // built-in chains that nf_tables alone does not take it in, see optionForbid
+	errno         string // what the kernel says of it wherever it stands in this table
+	unconditional bool   // a verdict without any match
+
+	more    []*simRule // what the tool makes of it besides, one rule each
+	nothing bool       // the tool skips the line: -6 in an IPv4 table
 
 	saved rules.SavedRule // as Read gives it, once asked for
 }
@@ -35,30 +40,39 @@ func (t *simTable) ruleOf(text []byte) *simRule {
 	if sr := t.cache[string(text)]; sr != nil {
 		return sr
 	}
-	words, err := splitWords(make([]string, 0, 16), text)
-	sr := newSimRule(t.id, words)
+	key := string(text)
+	words, err := splitWords(make([]string, 0, 16), key)
+	sr := t.newRule(words)
 	if err != nil {
 		sr.err = err
 	}
 	if len(t.cache) >= maxCache {
 		clear(t.cache)
 	}
-	t.cache[string(text)] = sr
+	t.cache[key] = sr
 	return sr
 }
 
-func newSimRule(id rules.TableID, words []string) *simRule {
+func (t *simTable) newRule(words []string) *simRule {
 	sr := &simRule{words: len(words)}
-	b := make([]byte, 0, 64)
-	for i, w := range words {
-		if i > 0 {
-			b = append(b, ' ')
-		}
-		b = rules.AppendWord(b, w)
+	buf := make([]byte, 0, 128)
+	if text := sr.examine(buf, t.sim.backend, t.id, words); text != nil {
+		sr.setText(string(text))
+		sr.unconditional = sr.isVerdictAlone()
+		return sr
 	}
-	sr.setText(string(b))
-	sr.examine(id, words)
+	sr.setText(string(appendWords(buf, words)))
+	if k := t.known[sr.text]; k != nil {
+		sr.answer(k)
+	}
+	sr.unconditional = sr.isVerdictAlone()
 	return sr
+}
+
+// isVerdictAlone tells whether the rule is a verdict without any match. To the legacy kernel
+// "-i +" is one.
+func (sr *simRule) isVerdictAlone() bool {
+	return !sr.isGoto && rules.IsVerdict(sr.target) && len(sr.text) == len("-j ")+len(sr.target) && !sr.in && !sr.out
 }
 
 func (sr *simRule) setText(text string) {
@@ -72,7 +86,7 @@ func (sr *simRule) setText(text string) {
 func (sr *simRule) retarget(name string) *simRule {
 	n := *sr
 	n.target, n.saved = name, rules.SavedRule{}
-	words, _ := splitWords(nil, []byte(sr.text))
+	words, _ := splitWords(nil, sr.text)
 	var b []byte
 	for i, w := range words {
 		if i > 0 {
@@ -85,6 +99,18 @@ func (sr *simRule) retarget(name string) *simRule {
 	}
 	n.setText(string(b))
 	return &n
+}
+
+// canon returns what is read back.
+func (sr *simRule) canon() rules.Canon {
+	if sr.nothing {
+		return rules.Canon{}
+	}
+	out := rules.Canon{sr.text}
+	for _, next := range sr.more {
+		out = append(out, next.text)
+	}
+	return out
 }
 
 // savedRule returns the rule as Read gives it.
@@ -110,7 +136,7 @@ func savedAs(text string) rules.SavedRule {
 
 // slow handles a command line that is not the plain "-A chain rule".
 func (r *simRun) slow(text []byte) *toolError {
-	words, err := splitWords(make([]string, 0, 16), text)
+	words, err := splitWords(make([]string, 0, 16), string(text))
 	switch {
 	case err != nil:
 		return r.bad(err)
@@ -132,7 +158,7 @@ func (r *simRun) slow(text []byte) *toolError {
 		at = i
 	}
 	if at < 0 {
-		if sr := newSimRule(r.t.id, words); sr.err != nil {
+		if sr := r.t.newRule(words); sr.err != nil {
 			return r.bad(sr.err)
 		}
 		return r.parse("no command specified")
@@ -185,13 +211,16 @@ func (r *simRun) dispatch(op byte, word string, before, args []string) *toolErro
 	}
 	switch cmd.op {
 	case 'A', 'I', 'D', 'R':
-		return r.queue(cmd.op, cmd.index, []byte(chain), nil, newSimRule(r.t.id, rest))
+		return r.queue(cmd.op, cmd.index, []byte(chain), nil, r.t.newRule(rest))
 	}
 	if len(rest) > 0 {
 		if strings.HasPrefix(rest[0], "-") {
 			return r.parse("Illegal option `" + rest[0] + "' with this command")
 		}
 		return r.bad(badArgument(rest[0]))
+	}
+	if op == 'P' && cmd.arg == "DROP" && r.t.id.Name == "nat" {
+		return r.bad(natDrop) // a declaration may say it
 	}
 	if len(chain) > maxChainName {
 		return r.parse("chain name `" + chain + "' too long (must be under 29 chars)")

@@ -18,6 +18,8 @@ type simRun struct {
 
 	t    *simTable // the open block's table, locked unless it is only
 	line int
+
+	last byte // the command that was executed last, see zero
 }
 
 // maxLine is how many bytes of a line, with its end, the tools read at once; the rest
@@ -58,7 +60,8 @@ func (r *simRun) one(raw []byte) *toolError {
 	switch {
 	case len(text) == 0, text[0] == '#':
 		return nil
-	case r.t != nil && string(text) == "COMMIT" && (nl || r.sim.backend == NFT):
+	case r.t != nil && string(text) == "COMMIT":
+		// Without a line end the legacy tool would not take it; but Kernel adds what is missing.
 		te := r.t.commit(r)
 		r.close()
 		return te
@@ -188,7 +191,7 @@ func (r *simRun) command(text []byte, nl bool) *toolError {
 	return r.slow(text)
 }
 
-// queue executes a command (legacy) or keeps it for COMMIT (nft).
+// queue checks a command and puts it, once for each rule that it stands for.
 func (r *simRun) queue(op byte, index int, chain []byte, arg []byte, sr *simRule) *toolError {
 	t := r.t
 	c := t.chains[string(chain)]
@@ -199,22 +202,42 @@ func (r *simRun) queue(op byte, index int, chain []byte, arg []byte, sr *simRule
 		cmd.chain = string(chain)
 	}
 	if sr != nil {
-		if te := r.checkRule(cmd.chain, sr); te != nil {
+		if sr.nothing && sr.err == nil {
+			if op == 'R' {
+				return &toolError{139, ""} // it looks at what it has not read
+			}
+			return nil
+		}
+		if te := r.checkRule(op, cmd.chain, sr); te != nil {
 			return te
 		}
 	}
-	if r.sim.backend == Legacy {
-		return t.exec(r, &cmd)
+	switch {
+	case sr == nil || sr.more == nil:
+		return r.put(cmd)
+	case op == 'R':
+		return r.parse("Replacement rule does not specify a unique address")
 	}
-	t.cmds = append(t.cmds, cmd)
+	// The tools do with one after the other, each time with the same index.
+	for _, cmd.rule = range append([]*simRule{sr}, sr.more...) {
+		if te := r.put(cmd); te != nil {
+			return te
+		}
+	}
+	return nil
+}
+
+// put executes a command (legacy) or keeps it for COMMIT (nft).
+func (r *simRun) put(cmd simCmd) *toolError {
+	if r.sim.backend == Legacy {
+		return r.t.exec(r, &cmd)
+	}
+	r.t.cmds = append(r.t.cmds, cmd)
 	return nil
 }
 
 // checkRule is what the tools find wrong with a rule while they read it.
-func (r *simRun) checkRule(chain string, sr *simRule) *toolError {
-	if len(chain) > maxChainName {
-		return r.parse("chain name `" + chain + "' too long (must be under 29 chars)")
-	}
+func (r *simRun) checkRule(op byte, chain string, sr *simRule) *toolError {
 	if sr.err != nil {
 		return r.bad(sr.err)
 	}
@@ -224,6 +247,10 @@ func (r *simRun) checkRule(chain string, sr *simRule) *toolError {
 		}
 	}
 	switch {
+	case op == 'D' && sr.counted:
+		return r.parse("Illegal option `-c' with this command")
+	case len(chain) > maxChainName:
+		return r.parse("chain name `" + chain + "' too long (must be under 29 chars)")
 	case sr.in && (chain == "OUTPUT" || chain == "POSTROUTING"):
 		return r.parse("Can't use -i with " + chain + "\n")
 	case sr.out && (chain == "INPUT" || chain == "PREROUTING"):

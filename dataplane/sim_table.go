@@ -25,6 +25,8 @@ type simTable struct {
 	chains map[string]*simChain
 	refs   map[string]map[*simChain]int
 	hooked int
+	births int // chains that were ever made
+	known  vocabulary
 	cache  map[string]*simRule // by the rule's text as written
 
 	// The block that is being applied.
@@ -35,6 +37,12 @@ type simTable struct {
 	counts  bool         // some command of an nft block counts or looks for rules
 	crash   bool         // the nft tool will crash when it has gone through the block
 	refused []simRefusal // what the kernel says about single rules
+	renames []simRename  // nft: what -E does at COMMIT
+}
+
+type simRename struct {
+	chain *simChain
+	to    string
 }
 
 type simChain struct {
@@ -45,7 +53,10 @@ type simChain struct {
 	hooked  int // rules that some hook would refuse
 	ends    int // unconditional verdicts
 	touched uint32
-	owned   bool // rules is not shared with the undo log
+	born    int    // its place in the order in which the kernel's chains were made
+	created uint32 // block that declared it; the nft tool has no handle of it there
+	real    bool   // nft: the kernel has it; a built-in chain is made when it is first named
+	owned   bool   // rules is not shared with the undo log
 	digest  uint64
 	digestd bool
 }
@@ -64,6 +75,7 @@ type simUndo struct {
 	rules  []simEntry
 	policy string
 	name   string
+	real   bool
 	kind   undoKind
 }
 
@@ -93,10 +105,11 @@ func newSimTable(s *Sim, id rules.TableID) *simTable {
 		sim: s, id: id,
 		chains: make(map[string]*simChain),
 		refs:   make(map[string]map[*simChain]int),
+		known:  loadVocabulary()[vocabularyKey{combination(s.backend, id.IPVersion), id.Name}],
 		cache:  make(map[string]*simRule),
 	}
 	for _, name := range rules.BuiltinChains(id.Name) {
-		t.chains[name] = &simChain{name: name, hook: hookBit[name], policy: "ACCEPT"}
+		t.chains[name] = &simChain{name: name, hook: hookBit[name], policy: "ACCEPT", real: s.backend == Legacy}
 	}
 	return t
 }
@@ -104,6 +117,7 @@ func newSimTable(s *Sim, id rules.TableID) *simTable {
 // adopt takes over another table's content.
 func (t *simTable) adopt(from *simTable) {
 	t.chains, t.refs, t.hooked = from.chains, from.refs, from.hooked
+	t.births = from.births
 	t.seq = max(t.seq, from.seq)
 }
 

@@ -4,7 +4,6 @@ package dataplane
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/tableward/tableward/rules"
@@ -21,16 +20,36 @@ var targetTable = map[string]string{
 	"TCPOPTSTRIP": "mangle", "TPROXY": "mangle",
 }
 
-// Targets and matches that the kernel refuses below some built-in chains.
+// Targets and matches that are refused below some built-in chains: PREROUTING 1, INPUT 2,
+// FORWARD 4, OUTPUT 8, POSTROUTING 16.
 var targetForbid = map[string]uint8{
-	"DNAT": 2 | 16, "REDIRECT": 2 | 16, // INPUT POSTROUTING
-	"SNAT":       1 | 8, // PREROUTING OUTPUT
+	"DNAT": 2 | 16, "REDIRECT": 2 | 16,
+	"SNAT":       1 | 8,
 	"MASQUERADE": 1 | 2 | 4 | 8,
+	"CLASSIFY":   1 | 2,
+	"TPROXY":     2 | 4 | 8 | 16,
 }
 
 var matchForbid = map[string]uint8{
-	"owner": 1 | 2 | 4, // PREROUTING INPUT FORWARD
-	"mac":   8 | 16,    // OUTPUT POSTROUTING
+	"owner":    1 | 2 | 4,
+	"mac":      8 | 16,
+	"realm":    1,
+	"cgroup":   1 | 4,
+	"socket":   4 | 8 | 16,
+	"rpfilter": 2 | 4 | 8 | 16,
+}
+
+// Options that are refused below some, by nf_tables only in the built-in chain itself.
+var optionForbid = map[string]uint8{
+	"--clamp-mss-to-pmtu": 1 | 2,
+	"--dir in":            8 | 16,
+	"--dir out":           1 | 2,
+	"--src-group":         8 | 16,
+	"--dst-group":         1 | 2,
+	"--limit-iface-in":    8 | 16,
+	"--limit-iface-out":   1 | 2,
+	"--physdev-out":       8, // but see examiner.bridged
+	"--physdev-is-out":    8,
 }
 
 var matches, matches4, matches6 = words(`addrtype bpf cgroup cluster comment connbytes connlabel
@@ -80,136 +99,6 @@ func takesWord(w string) bool {
 		return true
 	}
 	return textOptions[w] || pairOptions[w]
-}
-
-// examine goes through the words in order and notes the first mistake.
-func (sr *simRule) examine(id rules.TableID, ws []string) {
-	x := examiner{sr: sr, id: id, words: ws}
-	for x.i < len(ws) && sr.err == nil {
-		sr.err = x.word()
-	}
-	if table := targetTable[sr.target]; table != "" && table != id.Name && !sr.isGoto {
-		sr.wrongTable = true
-	}
-	if !sr.isGoto {
-		sr.forbid |= targetForbid[sr.target]
-		sr.unconditional = len(ws) == 2 && rules.IsVerdict(sr.target)
-	}
-}
-
-type examiner struct {
-	sr       *simRule
-	id       rules.TableID
-	words    []string
-	i        int
-	protocol bool // -p was given
-	ports    bool // --dport exists
-}
-
-// word handles the word at i and what belongs to it.
-func (x *examiner) word() *wordError {
-	w := x.words[x.i]
-	x.i++
-	if w == "!" {
-		return nil
-	}
-	if w == "" || w[0] != '-' {
-		return badArgument(w)
-	}
-	if commandOf(w) != 0 {
-		x.sr.commands = true
-	}
-	if w == "-t" || w == "--table" {
-		return &wordError{text: "The -t option cannot be used in " + programMark + ".\n"}
-	}
-	if takesWord(w) {
-		if x.i == len(x.words) {
-			return needsArgument(w)
-		}
-		v := x.words[x.i]
-		x.i++
-		if pairOptions[w] && x.i < len(x.words) {
-			x.i++
-		}
-		return x.value(w, v)
-	}
-	if strings.HasPrefix(w, "--bogus") || strings.HasPrefix(w, "--no-such") || strings.HasPrefix(w, "--nosuch") {
-		return unknownOption(w)
-	}
-	// The value of an option that we do not know, if it has one.
-	if x.i < len(x.words) && x.words[x.i] != "" && x.words[x.i][0] != '-' && x.words[x.i] != "!" {
-		x.i++
-	}
-	return nil
-}
-
-// value handles an option that we know.
-func (x *examiner) value(option, v string) *wordError {
-	switch option {
-	case "-s", "-d", "--source", "--src", "--destination", "--dst":
-		return checkAddresses(x.id.IPVersion, v)
-	case "-i", "--in-interface":
-		x.sr.in = true
-		return checkInterface(v)
-	case "-o", "--out-interface":
-		x.sr.out = true
-		return checkInterface(v)
-	case "-p", "--protocol", "--proto":
-		if x.protocol {
-			return &wordError{text: "multiple -p flags not allowed"}
-		}
-		x.protocol = true
-		x.ports = x.ports || portProtocols[strings.ToLower(v)]
-		if isBogus(v) || v != "" && strings.Trim(v, "0123456789") == "" && (len(v) > 3 || atoi(v) > 255) {
-			return &wordError{text: "unknown protocol \"" + v + "\" specified"}
-		}
-	case "-m", "--match":
-		return x.match(v)
-	case "-j", "-g", "--jump", "--goto":
-		return x.target(option, v)
-	case "--dport", "--sport", "--destination-port", "--source-port":
-		if !x.ports {
-			return unknownOption(option)
-		}
-		return checkPort(v)
-	case "--match-set", "--add-set", "--del-set", "--map-set":
-		if !slices.Contains(x.sr.sets, v) {
-			x.sr.sets = append(x.sr.sets, v)
-		}
-	}
-	return nil
-}
-
-func (x *examiner) match(name string) *wordError {
-	family := matches4
-	if x.id.IPVersion == rules.IPv6 {
-		family = matches6
-	}
-	if !matches[name] && !family[name] {
-		return &wordError{text: "Couldn't load match `" + name + "':No such file or directory\n"}
-	}
-	x.ports = x.ports || portProtocols[name]
-	x.sr.forbid |= matchForbid[name]
-	return nil
-}
-
-func (x *examiner) target(option, name string) *wordError {
-	switch {
-	case x.sr.target != "":
-		return &wordError{text: "multiple -j flags not allowed"}
-	case name == "":
-		return &wordError{text: "Invalid target name (too short)"}
-	case len(name) > maxChainName:
-		return &wordError{text: "Invalid target name `" + name + "' (28 chars max)"}
-	case strings.ContainsAny(name, " \t\n\v\f\r"):
-		return &wordError{text: "Invalid target name `" + name + "'"}
-	}
-	x.sr.target = name
-	x.sr.isGoto = option == "-g" || option == "--goto"
-	if name == "DROP" && !x.sr.isGoto && x.id.Name == "nat" {
-		return &wordError{text: "\nThe \"nat\" table is not intended for filtering, the use of DROP is therefore inhibited.\n\n"}
-	}
-	return nil
 }
 
 func isBogus(s string) bool { return strings.HasPrefix(s, "bogus") || strings.HasPrefix(s, "nosuch") }

@@ -34,6 +34,8 @@ type wordError struct {
 // programMark stands for the tool's name in a wordError.
 const programMark = "\x00"
 
+var natDrop = &wordError{text: "\nThe \"nat\" table is not intended for filtering, the use of DROP is therefore inhibited.\n\n"}
+
 func unknownOption(w string) *wordError { return &wordError{text: "unknown option \"" + w + "\""} }
 func badArgument(w string) *wordError {
 	return &wordError{text: "Bad argument `" + w + "'", bare: true}
@@ -111,51 +113,51 @@ func skipCounters(text []byte) ([]byte, bool) {
 // splitWords takes a line apart as the tools do: only double quotes, a backslash escapes
 // within them, the closing quote ends a word, and an open quote swallows the rest of the
 // line with its end. It appends to dst.
-func splitWords(dst []string, line []byte) ([]string, *wordError) {
-	var word []byte
-	quoted, escaped := false, false
-	add := func() *wordError {
+func splitWords(dst []string, line string) ([]string, *wordError) {
+	for i := 0; i < len(line); {
+		if isBlank(line[i]) {
+			i++
+			continue
+		}
+		word, n := cutWord(line[i:])
+		i += n
 		if len(word) > maxWord {
-			return &wordError{text: "Parameter too long!"}
+			return dst, &wordError{text: "Parameter too long!"}
 		}
-		dst = append(dst, string(word))
-		word = word[:0]
-		return nil
-	}
-	for _, c := range line {
-		switch {
-		case quoted && escaped:
-			word, escaped = append(word, c), false
-		case quoted && c == '\\':
-			escaped = true
-		case quoted && c == '"':
-			quoted = false
-			if err := add(); err != nil {
-				return dst, err
-			}
-		case quoted:
-			word = append(word, c)
-		case c == '"':
-			quoted = true
-		case isBlank(c):
-			if len(word) > 0 {
-				if err := add(); err != nil {
-					return dst, err
-				}
-			}
-		default:
-			word = append(word, c)
-		}
-	}
-	if quoted {
-		word = append(word, '\n')
-	}
-	if len(word) > 0 {
-		if err := add(); err != nil {
-			return dst, err
-		}
+		dst = append(dst, word)
 	}
 	return dst, nil
+}
+
+// cutWord returns the word at the front of s, and how many bytes it takes up. Most words
+// have no quotes and need no copy.
+func cutWord(s string) (string, int) {
+	for i := range len(s) {
+		switch {
+		case isBlank(s[i]):
+			return s[:i], i
+		case s[i] == '"':
+			return cutQuoted(s, i)
+		}
+	}
+	return s, len(s)
+}
+
+// cutQuoted is cutWord where the first quote is at byte i.
+func cutQuoted(s string, i int) (string, int) {
+	word := append(make([]byte, 0, len(s)), s[:i]...)
+	for i++; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			return string(word), i + 1
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+			word = append(word, s[i])
+		case s[i] != '\\':
+			word = append(word, s[i])
+		}
+	}
+	return string(append(word, '\n')), len(s)
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -35,6 +35,7 @@ func (e *MissingError) Error() string {
 type toolset struct {
 	restore, save string
 	version       string
+	ownLock       bool // legacy: it locks the file that XTABLES_LOCKFILE names
 }
 
 // find returns the path of a tool, "" if there is none.

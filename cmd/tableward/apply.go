@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +39,7 @@ applied because of the environment, 3 something was not applied, 0.`,
 		},
 	}
 	f.add(cmd)
+	f.addChanges(cmd)
 	return cmd
 }
 
@@ -74,11 +76,11 @@ func (r *applyRun) run(args []string, stdin io.Reader) error {
 		return &exitError{exitUsage, err}
 	}
 	r.set = set
-	r.tellPolicies()
+	r.set.tellPolicies(r.stderr)
 	if r.unusable() {
 		return r.finish(exitUsage)
 	}
-	if len(set.messages()) == 0 {
+	if len(set.messages()) == 0 && !r.flags.prune {
 		return r.finish(r.status(r.ctx.Err()))
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.flags.timeout)
@@ -97,16 +99,6 @@ func (r *applyRun) unusable() bool {
 	return len(r.set.files) == 0 || r.flags.strict && len(r.set.refused) > 0
 }
 
-// tellPolicies says once that policies are ignored.
-func (r *applyRun) tellPolicies() {
-	for _, f := range r.set.files {
-		if f.PoliciesIgnored {
-			fmt.Fprintf(r.stderr, "note: policies of built-in chains are ignored (%s); use --policies to set them\n", f.Name)
-			return
-		}
-	}
-}
-
 // open opens the kernel. A dry run does without one where there is none.
 func (r *applyRun) open(ctx context.Context) error {
 	k, err := r.app.open(ctx, r.flags)
@@ -115,6 +107,9 @@ func (r *applyRun) open(ctx context.Context) error {
 		return err
 	}
 	r.dry = &dryKernel{kernel: k, blind: func(id rules.TableID, err error) {
+		if !slices.Contains(tables(r.set.messages()), id) {
+			return // looked at for --prune; what is not there has nothing to prune
+		}
 		fmt.Fprintf(r.stderr, "note: table %s cannot be read (%v): planned against an empty table\n", id, err)
 	}}
 	if err != nil {
@@ -126,22 +121,43 @@ func (r *applyRun) open(ctx context.Context) error {
 }
 
 func (r *applyRun) send(ctx context.Context) error {
-	l := &live{ctx: ctx, kernel: r.kernel, info: r.kernel.Info(), snaps: map[rules.TableID]*rules.Snapshot{}}
-	if !r.flags.stubMissing {
-		l.refuseHooks(r.set)
+	if err := r.propose(ctx, r.dry == nil); err != nil {
+		return &exitError{exitUsage, err}
 	}
 	if r.unusable() {
 		return r.finish(exitUsage)
 	}
-	l.warnOfOwners(r.stderr, r.set, r.flags.prefixes)
+	if r.dry != nil {
+		for i := range r.tables {
+			r.tables[i].count.restores = 0 // nothing was sent to the live table
+		}
+	}
+	return r.finish(r.status(r.ctx.Err()))
+}
+
+// propose sends the messages to a runtime on r.kernel and gathers the answers, unless no
+// file is usable once the kernel has been looked at. With wait, what is about a kernel chain
+// that does not exist waits for it. The error is about the usage.
+func (r *applyRun) propose(ctx context.Context, wait bool) error {
+	l := newLive(ctx, r.kernel, r.flags)
+	if !r.flags.stubMissing {
+		l.refuseHooks(r.set)
+	}
+	if r.unusable() {
+		return nil
+	}
+	l.warnOfOwners(r.stderr, r.set)
+	if r.flags.prune {
+		l.prune(r.set, r.flags.prefixes, r.stderr)
+	}
 	msgs := r.set.messages()
-	if r.dry == nil {
+	if wait {
 		l.warnOfWaits(r.stderr, msgs, r.flags.timeout)
 	}
 	s := newSession(r.kernel, msgs, l.absent)
-	s.dry = r.dry != nil
+	s.dry = !wait
 	if err := s.run(ctx, r.flags.prefixes, r.flags.logger(r.stderr)); err != nil {
-		return &exitError{exitUsage, err}
+		return err
 	}
 	late := lateReason(ctx, r.ctx, r.flags)
 	for _, m := range s.msgs {
@@ -151,12 +167,9 @@ func (r *applyRun) send(ctx context.Context) error {
 		report := tableReport{id: id, stubs: s.stubs(r.ctx, id)}
 		report.count = *s.counts[id]
 		report.count.reads += l.reads(id)
-		if r.dry != nil {
-			report.count.restores = 0 // nothing was sent to the live table
-		}
 		r.tables = append(r.tables, report)
 	}
-	return r.finish(r.status(r.ctx.Err()))
+	return nil
 }
 
 // failAll answers every message: there is no kernel to send them to.

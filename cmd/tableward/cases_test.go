@@ -112,14 +112,16 @@ func (c ruleCase) prepare(t *testing.T, w world, foreign string) {
 	}
 }
 
-// testOK applies the file, twice, and compares with what the plain tool makes of it.
+// testOK applies the file, twice, and compares with what the plain tool makes of it. Diff
+// before it shows what comes, the second run and diff after it find nothing to do.
 func (c ruleCase) testOK(t *testing.T, fresh func(*testing.T) world, foreign string) {
 	plain, ours := fresh(t), fresh(t)
 	c.prepare(t, plain, foreign)
 	plain.load(t, c.v, c.plain())
 	c.prepare(t, ours, foreign)
+	promised := ours.tableward(t, "diff", c.args()...)
 	for _, when := range []string{"first", "second"} {
-		r := ours.apply(t, c.args()...)
+		r := ours.tableward(t, "apply", c.args()...)
 		if r.code != exitOK {
 			t.Fatalf("%s apply: exit status %d\n%s%s", when, r.code, r.stdout, r.stderr)
 		}
@@ -128,6 +130,8 @@ func (c ruleCase) testOK(t *testing.T, fresh func(*testing.T) world, foreign str
 			checkNoRestore(t, r)
 		}
 	}
+	checkPromise(t, promised, ours)
+	checkNoDiff(t, ours.tableward(t, "diff", c.args()...))
 }
 
 // checkNoRestore holds that an apply found everything in place.
@@ -178,7 +182,7 @@ func once(lines []string) []string {
 
 func (c ruleCase) testRefused(t *testing.T, w world) {
 	c.prepare(t, w, "")
-	r := w.apply(t, c.args()...)
+	r := w.tableward(t, "apply", c.args()...)
 	var out applyOutput
 	if err := json.Unmarshal([]byte(r.stdout), &out); err != nil {
 		t.Fatal(err)
@@ -196,7 +200,7 @@ func (c ruleCase) testRefused(t *testing.T, w world) {
 func (c ruleCase) testRejected(t *testing.T, fresh func(*testing.T) world) {
 	w := fresh(t)
 	c.prepare(t, w, "")
-	r := w.apply(t, c.args()...)
+	r := w.tableward(t, "apply", c.args()...)
 	var out applyOutput
 	if err := json.Unmarshal([]byte(r.stdout), &out); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,8 @@
 package main
 
 import (
-	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,14 +16,18 @@ import (
 	"github.com/tableward/tableward/transaction"
 )
 
-func checkCommand() *cobra.Command {
+func (a *app) checkCommand() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "check FILE|DIR|- ...",
-		Short: "Look for mistakes in rules files without touching the kernel",
-		Long: `Check parses rules files and plans them together against empty tables: what would be
-refused or rejected whatever the kernel holds is a finding, and so is what is odd. What
-depends on the kernel is a note.
+		Short: "Look for mistakes in rules files without touching the kernel's tables",
+		Long: `Check parses rules files, plans them together, and loads their rules in a scratch network
+namespace where one can be had: what would be refused or rejected is a finding, and so is
+what is odd. What depends on the kernel at the time is a note. The live tables are not
+touched; where they can be read, chains and sets that they lack are findings.
+
+A scratch namespace takes root or a user who may make user namespaces. Where none can be
+had, or the tools are absent, the text alone is judged, and that is said.
 
 Exit status: 0 good, 1 findings, 2 a file that cannot be read or parsed.`,
 		Args: cobra.MinimumNArgs(1),
@@ -34,19 +39,28 @@ Exit status: 0 good, 1 findings, 2 a file that cannot be read or parsed.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			c := &checkRun{flags: &f, set: set, found: map[*rulefile.File][]found{}}
-			return c.run(cmd.OutOrStdout())
+			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+			defer cancel()
+			c := &checkRun{flags: &f, set: set, found: map[*rulefile.File][]found{}, stderr: cmd.ErrOrStderr()}
+			c.open(ctx, a)
+			defer c.close()
+			return c.run(ctx, cmd.OutOrStdout())
 		},
 	}
 	f.add(cmd)
+	f.addTake(cmd)
 	return cmd
 }
 
 // checkRun is one run of check.
 type checkRun struct {
-	flags *flags
-	set   *fileSet
-	found map[*rulefile.File][]found
+	flags   *flags
+	set     *fileSet
+	kernel  kernel // nil where there is none
+	live    *live  // nil where there is no kernel
+	found   map[*rulefile.File][]found
+	untried []untried
+	stderr  io.Writer
 }
 
 // found is a finding, or a note of what depends on the kernel.
@@ -55,33 +69,23 @@ type found struct {
 	note bool
 }
 
-type checkOutput struct {
-	Schema   string        `json:"schema"`
-	Command  string        `json:"command"`
-	OK       bool          `json:"ok"`
-	Files    []checkedFile `json:"files"`
-	Findings []jsonPlace   `json:"findings"`
-	Notes    []jsonPlace   `json:"notes"`
-	Refused  []jsonPlace   `json:"refused"`
-}
-
-type checkedFile struct {
-	File     string `json:"file"`
-	Owner    string `json:"owner"`
-	Messages int    `json:"messages"`
-}
-
-func (c *checkRun) run(stdout io.Writer) error {
+func (c *checkRun) run(ctx context.Context, stdout io.Writer) error {
 	for _, f := range c.set.files {
 		for _, finding := range f.Findings {
 			c.add(f, finding, false)
+		}
+		if c.live != nil {
+			for _, finding := range c.live.contested(f) {
+				c.add(f, finding, false)
+			}
 		}
 	}
 	c.hooks()
 	msgs := c.set.messages()
 	for _, id := range tables(msgs) {
-		c.plan(id, msgs)
+		c.try(ctx, id, c.plan(id, msgs))
 	}
+	c.tellUntried()
 	code := exitOK
 	for _, f := range c.set.files {
 		if slices.ContainsFunc(c.found[f], func(x found) bool { return !x.note }) {
@@ -90,6 +94,9 @@ func (c *checkRun) run(stdout io.Writer) error {
 	}
 	if len(c.set.refused) > 0 {
 		code = exitUsage
+	}
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		code = exitInterrupted
 	}
 	if err := c.print(stdout, code); err != nil {
 		return &exitError{exitUsage, err}
@@ -110,7 +117,7 @@ func (c *checkRun) hooks() {
 	declared := c.set.declared()
 	for _, f := range c.set.files {
 		for _, h := range f.Hooks {
-			if isChainTarget(h, nil) && !declared[h.Table][h.Target] {
+			if isChainTarget(h, c.extensions()) && !declared[h.Table][h.Target] && !c.exists(h.Table, h.Target) {
 				c.add(f, rulefile.Finding{Line: h.Line, Column: h.Column, Reason: fmt.Sprintf(
 					"chain %s is declared by no file: where it does not exist, apply refuses this file", h.Target)}, c.flags.stubMissing)
 			}
@@ -119,8 +126,9 @@ func (c *checkRun) hooks() {
 }
 
 // plan plans the messages of one table against an empty one: what is refused then is refused
-// in every kernel, but for what a kernel chain's rules jump to (see hooks).
-func (c *checkRun) plan(id rules.TableID, all []*filed) {
+// in every kernel, but for what a kernel chain's rules jump to (see hooks). It returns the
+// messages and what became of them.
+func (c *checkRun) plan(id rules.TableID, all []*filed) []planned {
 	var msgs []*filed
 	var plain []transaction.Message
 	for _, m := range all {
@@ -132,23 +140,27 @@ func (c *checkRun) plan(id rules.TableID, all []*filed) {
 	// Without prefixes, since what is absent here may be there in a kernel: a note, and no
 	// more.
 	cfg := transaction.Config{Table: id, MaxDepth: maxDepth}
-	if c.flags.backend == "legacy" {
+	if c.flags.backend == "legacy" || c.kernel != nil && c.kernel.Info().MaxDepth == 0 {
 		cfg.MaxDepth = 0
 	}
+	cfg.Extensions = c.extensions()
 	for chain := range c.set.declared()[id] {
 		cfg.OwnChains = append(cfg.OwnChains, chain)
 	}
 	state, err := transaction.NewState(cfg)
 	if err != nil {
-		return // the parser knows no other tables
+		return nil // the parser knows no other tables
 	}
 	state.Observe(emptyTable(id))
 	txn, outcomes := state.Propose(plain)
+	out := make([]planned, len(msgs))
 	for i, o := range outcomes {
 		c.judge(msgs[i], o)
+		out[i] = planned{msgs[i], o}
 	}
 	state.Commit(txn)
 	c.stubs(msgs, state)
+	return out
 }
 
 // maxDepth is how many user chains nf_tables takes in a row.
@@ -169,7 +181,7 @@ func (c *checkRun) judge(m *filed, o transaction.Outcome) {
 	case o.Err != nil:
 		line, column := m.Find(o.Err.Chain, o.Err.Rule, o.Err.Column)
 		c.add(m.file, rulefile.Finding{Line: line, Column: column, Reason: o.Err.Reason}, false)
-	case o.Result == transaction.Waiting:
+	case o.Result == transaction.Waiting && !c.exists(m.Table, m.Head.Chain):
 		c.add(m.file, rulefile.Finding{Line: m.Head, Column: max(m.Head.Column, 1), Reason: fmt.Sprintf(
 			"chain %s is neither built in nor declared by the file: where it does not exist, apply waits for it", m.Head.Chain)}, true)
 	}
@@ -185,60 +197,12 @@ func (c *checkRun) stubs(msgs []*filed, state *transaction.State) {
 		}
 		for _, l := range m.Rules {
 			target := l.Rule.Jump()
-			if key := m.file.Name + "\x00" + target; slices.Contains(stubs, target) && !told[key] {
+			key := m.file.Name + "\x00" + target
+			if slices.Contains(stubs, target) && !told[key] && !c.exists(m.Table, target) {
 				told[key] = true
 				c.add(m.file, rulefile.Finding{Line: l, Column: rulefile.TargetColumn(l), Reason: fmt.Sprintf(
 					"chain %s is declared by no file: where it does not exist it becomes a stub, which %s", target, stubEffect(m.Table))}, true)
 			}
 		}
 	}
-}
-
-func (c *checkRun) print(stdout io.Writer, code int) error {
-	if c.flags.json() {
-		return writeJSON(stdout, c.json(code))
-	}
-	w := bufio.NewWriter(stdout)
-	for _, e := range c.set.refused {
-		fmt.Fprintf(w, "refused: %v\n", e)
-	}
-	findings := 0
-	for _, f := range c.set.files {
-		for _, x := range c.sorted(f) {
-			word := "finding"
-			if x.note {
-				word = "note"
-			} else {
-				findings++
-			}
-			fmt.Fprintf(w, "%s: %s\n", word, locateFinding(f, x.Finding))
-		}
-	}
-	fmt.Fprintf(w, "%s: %s, %d refused\n", plural(len(c.set.names), "file"), plural(findings, "finding"), len(c.set.refused))
-	return w.Flush()
-}
-
-// sorted returns what was found in a file, by place.
-func (c *checkRun) sorted(f *rulefile.File) []found {
-	slices.SortStableFunc(c.found[f], func(a, b found) int { return a.Line.Number - b.Line.Number })
-	return c.found[f]
-}
-
-func (c *checkRun) json(code int) checkOutput {
-	out := checkOutput{
-		Schema: schema, Command: "check", OK: code == exitOK,
-		Files: []checkedFile{}, Findings: []jsonPlace{}, Notes: []jsonPlace{}, Refused: jsonRefused(c.set.refused),
-	}
-	for _, f := range c.set.files {
-		out.Files = append(out.Files, checkedFile{f.Name, f.Owner, len(f.Messages)})
-		for _, x := range c.sorted(f) {
-			place := placeOf(f, x.Finding)
-			if x.note {
-				out.Notes = append(out.Notes, place)
-			} else {
-				out.Findings = append(out.Findings, place)
-			}
-		}
-	}
-	return out
 }

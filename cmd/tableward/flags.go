@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -22,6 +23,8 @@ type flags struct {
 	stubMissing bool
 	strict      bool
 	dryRun      bool
+	prune       bool
+	take        []string
 	owner       string
 	prefixes    []string
 	priority    int
@@ -31,6 +34,8 @@ type flags struct {
 	logLevel    string
 	logFormat   string
 	timeout     time.Duration
+	grace       time.Duration // of run
+	refresh     time.Duration // of run
 }
 
 func (f *flags) add(cmd *cobra.Command) {
@@ -53,6 +58,25 @@ func (f *flags) add(cmd *cobra.Command) {
 	s.Bool("no-color", false, "no colours; none are used in any case")
 }
 
+// addChanges adds the flags of the commands that change the kernel, or show how.
+func (f *flags) addChanges(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.BoolVar(&f.prune, "prune", false, "delete chains with one of the prefixes that no file declares, and the rules of kernel chains that jump to them")
+	f.addTake(cmd)
+}
+
+func (f *flags) addTake(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.take, "take", nil, "declare `CHAIN` although it exists and has the name of another program's chain (repeatable)")
+}
+
+// addRun adds the flags of run.
+func (f *flags) addRun(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.DurationVar(&f.grace, "grace", 30*time.Second, "how long chains of an earlier run are left as they are when their owners do not speak; 0 is not at all")
+	s.DurationVar(&f.refresh, "refresh", time.Minute, "time between two looks at each table, which repair it; 0 is never")
+	f.addTake(cmd)
+}
+
 // check refuses values that no flag may have.
 func (f *flags) check() error {
 	for _, v := range []struct {
@@ -71,10 +95,16 @@ func (f *flags) check() error {
 	if f.timeout <= 0 {
 		return fmt.Errorf("--timeout %s: it must be above 0", f.timeout)
 	}
+	if f.grace < 0 || f.refresh < 0 {
+		return errors.New("--grace and --refresh cannot be below 0")
+	}
 	for _, p := range f.prefixes {
 		if p == "" || !strings.ContainsAny(p[len(p)-1:], "-_.:") {
 			return fmt.Errorf("--prefix %q: it must end in one of - _ . :, so that it cannot cut a name in two", p)
 		}
+	}
+	if f.prune && len(f.prefixes) == 0 {
+		return errors.New("--prune needs --prefix: it deletes the chains whose name begins with it")
 	}
 	return nil
 }

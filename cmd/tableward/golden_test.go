@@ -36,40 +36,7 @@ COMMIT
 
 // TestGolden compares the whole output of runs on a simulator, files in the working folder.
 func TestGolden(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		files map[string]string
-		seed  string
-		args  []string
-	}{
-		{"apply-json", map[string]string{"web.rules": webRules, "bad.rules": badRules, "worse.rules": worseRules}, "",
-			[]string{"apply", "-o", "json", "web.rules", "bad.rules", "worse.rules"}},
-		{"apply-text", map[string]string{"web.rules": webRules, "bad.rules": badRules, "worse.rules": worseRules}, "",
-			[]string{"apply", "web.rules", "bad.rules", "worse.rules"}},
-		{"apply-conflict", map[string]string{"loop.rules": "*filter\n:a-1 - [0:0]\n:a-2 - [0:0]\n-A a-1 -j a-2\n-A a-2 -j a-1\n-A INPUT -j a-1\nCOMMIT\n"}, "",
-			[]string{"apply", "-o", "json", "loop.rules"}},
-		{"apply-hooks", map[string]string{"hook.rules": "*filter\n-A INPUT -p tcp -j other-in\nCOMMIT\n"}, "",
-			[]string{"apply", "-o", "json", "hook.rules"}},
-		{"apply-stub-missing", map[string]string{"hook.rules": "*nat\n-A PREROUTING -p tcp -j other-in\nCOMMIT\n"}, "",
-			[]string{"apply", "--stub-missing", "hook.rules"}},
-		{"apply-policies", map[string]string{"p.rules": "*filter\n:INPUT DROP [0:0]\n:p-in - [0:0]\n-A p-in -j ACCPET\nCOMMIT\n*nat\n:OUTPUT DROP [0:0]\nCOMMIT\n"}, "",
-			[]string{"apply", "--policies", "-o", "json", "p.rules"}},
-		{"apply-policies-ignored", map[string]string{"a.rules": "*filter\n:INPUT DROP [0:0]\nCOMMIT\n", "b.rules": "*filter\n:INPUT DROP [0:0]\n:OUTPUT - [0:0]\nCOMMIT\n"}, "",
-			[]string{"apply", "a.rules", "b.rules"}},
-		{"apply-clash", map[string]string{"web.rules": webRules, "web.more.rules": webRules, "db.rules": "*nat\n:db-x - [0:0]\nCOMMIT\n"}, "",
-			[]string{"apply", "."}},
-		{"apply-foreign-owner", map[string]string{"d.rules": "*filter\n:DOCKER-USER - [0:0]\n-A DOCKER-USER -j RETURN\n-A FORWARD -j DOCKER-USER\n-A FORWARD -j DOCKER-USER\nCOMMIT\n"},
-			"*filter\n:DOCKER-USER - [0:0]\n-A DOCKER-USER -j DROP\nCOMMIT\n", []string{"apply", "d.rules"}},
-		{"dry-run", map[string]string{"web.rules": webRules, "web.v6.rules": webRules}, "*filter\n:web-in - [0:0]\n-A web-in -j DROP\n-A INPUT -j ACCEPT\nCOMMIT\n",
-			[]string{"apply", "--dry-run", "."}},
-		{"dry-run-json", map[string]string{"old.rules": "*nat\n-X old-a\n-A OUTPUT -j ACCEPT\nCOMMIT\n"}, "*nat\n:old-a - [0:0]\n-A old-a -j RETURN\nCOMMIT\n",
-			[]string{"apply", "--dry-run", "--prefix", "old-", "-o", "json", "old.rules"}},
-		{"check-text", map[string]string{"web.rules": webRules, "odd.rules": oddRules, "worse.rules": worseRules}, "",
-			[]string{"check", "."}},
-		{"check-json", map[string]string{"web.rules": webRules, "odd.rules": oddRules}, "",
-			[]string{"check", "-o", "json", "."}},
-		{"check-good", map[string]string{"web.rules": webRules}, "", []string{"check", "web.rules"}},
-	} {
+	for _, c := range goldenCases {
 		t.Run(c.name, func(t *testing.T) {
 			golden, err := filepath.Abs(filepath.Join("testdata", "golden", c.name+".txt"))
 			if err != nil {

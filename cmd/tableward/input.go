@@ -48,18 +48,29 @@ func fileNames(args []string) ([]string, error) {
 			names = append(names, arg)
 			continue
 		}
-		entries, err := os.ReadDir(arg) // sorted by name
+		inside, err := folderFiles(arg)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range entries {
-			if !e.IsDir() && filepath.Ext(e.Name()) == ".rules" {
-				names = append(names, filepath.Join(arg, e.Name()))
-			}
-		}
+		names = append(names, inside...)
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("no file: %q has no *.rules files", args)
+	}
+	return names, nil
+}
+
+// folderFiles returns the *.rules files of a folder, sorted.
+func folderFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && filepath.Ext(e.Name()) == ".rules" {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
 	}
 	return names, nil
 }
@@ -96,6 +107,16 @@ func (s *fileSet) refuse(why map[*rulefile.File]*rulefile.Error) {
 	slices.SortStableFunc(s.refused, func(a, b *rulefile.Error) int {
 		return slices.Index(s.names, a.File) - slices.Index(s.names, b.File)
 	})
+}
+
+// tellPolicies says once that policies are ignored.
+func (s *fileSet) tellPolicies(w io.Writer) {
+	for _, f := range s.files {
+		if f.PoliciesIgnored {
+			fmt.Fprintf(w, "note: policies of built-in chains are ignored (%s); use --policies to set them\n", f.Name)
+			return
+		}
+	}
 }
 
 // declared returns the chains that the files declare in each table.

@@ -18,6 +18,8 @@ import (
 type kernel interface {
 	actors.Dataplane
 	Info() dataplane.Info
+	// Check tries rules without touching the live tables.
+	Check(ctx context.Context, id rules.TableID, b dataplane.Batch) ([]dataplane.Verdict, error)
 	Close() error
 }
 
@@ -94,6 +96,13 @@ func (d *dryKernel) Canon(ctx context.Context, id rules.TableID, rs []rules.Rule
 		return nil, errNoKernel
 	}
 	return d.kernel.Canon(ctx, id, rs)
+}
+
+func (d *dryKernel) Check(ctx context.Context, id rules.TableID, b dataplane.Batch) ([]dataplane.Verdict, error) {
+	if d.kernel == nil {
+		return nil, dataplane.ErrNoScratch
+	}
+	return d.kernel.Check(ctx, id, b)
 }
 
 func (d *dryKernel) Info() dataplane.Info {

@@ -32,6 +32,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 type app struct {
 	// open opens what rules are written to; a test brings its own.
 	open func(context.Context, *flags) (kernel, error)
+	// signals are those that run lives by; nil takes the real ones.
+	signals <-chan os.Signal
 }
 
 func (a *app) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -73,6 +75,6 @@ Each flag can be given in the environment too: --log-level as TABLEWARD_LOG_LEVE
 			return fromEnvironment(cmd.Flags(), os.LookupEnv)
 		},
 	}
-	root.AddCommand(a.applyCommand(), checkCommand(), newReplayCommand(), newDemoCommand(), versionCommand())
+	root.AddCommand(a.applyCommand(), a.diffCommand(), a.checkCommand(), a.runCommand(), newReplayCommand(), newDemoCommand(), versionCommand())
 	return root
 }

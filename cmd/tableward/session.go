@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tableward/tableward/actors"
+	"github.com/tableward/tableward/dataplane"
 	"github.com/tableward/tableward/rules"
 	"github.com/tableward/tableward/transaction"
 )
@@ -87,6 +88,7 @@ func (s *session) run(ctx context.Context, prefixes []string, log zerolog.Logger
 		},
 		Adjust:  func(cfg *transaction.Config) { cfg.OwnChains = s.declared(cfg.Table) },
 		Observe: s.observe, Logger: log,
+		Refresh: -1, // a command repairs nothing that it was not told to, and sweeps nothing
 	})
 	if err != nil {
 		return err
@@ -219,10 +221,17 @@ func (s *session) whyMissing(m *filed, late error) error {
 	switch trouble := s.counts[m.Table].trouble; {
 	case s.waits[answerKey{m.Table, m.ID}]:
 		return fmt.Errorf("%w: chain %s does not exist, and is not made since it is not ours", late, m.Head.Chain)
-	case trouble != nil && !errors.Is(trouble, context.Canceled):
+	case trouble != nil && !ended(trouble):
 		return fmt.Errorf("%w: %w", late, trouble)
 	}
 	return late
+}
+
+// ended tells whether an operation failed because we ended it, which explains nothing. One
+// that was waiting for a lock then says who has it.
+func ended(err error) bool {
+	var re *dataplane.RestoreError
+	return errors.Is(err, context.Canceled) && !(errors.As(err, &re) && re.Class == dataplane.Busy)
 }
 
 // errDry is the reason of what a dry run does not wait for.

@@ -29,7 +29,7 @@ func (r *applyRun) explain() {
 	for _, o := range r.outcomes {
 		switch o.Result {
 		case actors.Rejected, actors.Conflict:
-			o.explain(r.stderr)
+			o.explain(r.stderr, "apply again")
 		case actors.Unavailable:
 			if reason := o.reason(); !told[o.Message.Table.String()+reason] {
 				told[o.Message.Table.String()+reason] = true
@@ -45,8 +45,8 @@ func locateFinding(f *rulefile.File, finding rulefile.Finding) string {
 	})
 }
 
-// explain shows the place of a rejected message's rule.
-func (o outcome) explain(w io.Writer) {
+// explain shows the place of a rejected message's rule; again is how to send it once more.
+func (o outcome) explain(w io.Writer, again string) {
 	var te *transaction.Error
 	if !errors.As(o.Err, &te) {
 		fmt.Fprintf(w, "%s: %s: message %s: %v\n", o.Result, o.file.Name, o.Message.ID, o.Err)
@@ -58,10 +58,10 @@ func (o outcome) explain(w io.Writer) {
 	}))
 	fmt.Fprintf(w, "  message %s, chain %s of %s\n", o.Message.ID, te.Chain, o.Message.Table)
 	if len(te.With) > 0 {
-		fmt.Fprintf(w, "  it fails only together with %s: change one of them and apply again\n", strings.Join(te.With, ", "))
+		fmt.Fprintf(w, "  it fails only together with %s: change one of them and %s\n", strings.Join(te.With, ", "), again)
 		return
 	}
-	fmt.Fprintln(w, "  nothing of this message is in the kernel: correct the line and apply again")
+	fmt.Fprintf(w, "  nothing of this message is in the kernel: correct the line and %s\n", again)
 }
 
 func (r *applyRun) explainUnavailable(o outcome, reason string) {
@@ -79,7 +79,7 @@ func (r *applyRun) explainUnavailable(o outcome, reason string) {
 func (r *applyRun) printText(code int) error {
 	w := bufio.NewWriter(r.stdout)
 	if r.dry != nil {
-		r.printBlocks(w)
+		printBlocks(w, r.dry.blocks)
 		if err := w.Flush(); err != nil {
 			return err
 		}
@@ -110,9 +110,9 @@ func stubEffect(id rules.TableID) string {
 
 // printBlocks prints what would be sent, exactly. Comments, which the tools skip, say the IP
 // version where it is not 4 throughout.
-func (r *applyRun) printBlocks(w io.Writer) {
+func printBlocks(w io.Writer, blocks []dryBlock) {
 	ip := rules.IPv4
-	for _, b := range r.dry.blocks {
+	for _, b := range blocks {
 		if b.IP != ip {
 			fmt.Fprintf(w, "# ip: %d\n", b.IP)
 			ip = b.IP

@@ -20,8 +20,11 @@ type world interface {
 	load(t *testing.T, v rules.IPVersion, input string)
 	// chains returns the rules of every chain of a table, as saved.
 	chains(t *testing.T, id rules.TableID) map[string][]string
-	// apply is "tableward apply" with arguments.
-	apply(t *testing.T, args ...string) result
+	// tableward runs the program with a command and its arguments.
+	tableward(t *testing.T, command string, args ...string) result
+	// open is what an app opens, and flags are what it has to be told.
+	open(ctx context.Context, f *flags) (kernel, error)
+	flags() []string
 }
 
 // namespace is a network namespace as a world.
@@ -31,7 +34,7 @@ type namespace struct {
 	kernel  *dataplane.Kernel
 }
 
-func newNamespace(t *testing.T, b dataplane.Backend) world {
+func newNamespace(t *testing.T, b dataplane.Backend) namespace {
 	t.Helper()
 	path := testns.New(t)
 	k, err := dataplane.NewKernel(t.Context(), testns.Options(t, path, b))
@@ -83,10 +86,15 @@ func (n namespace) chains(t *testing.T, id rules.TableID) map[string][]string {
 	return chainsOf(t, snap, err)
 }
 
-func (n namespace) apply(t *testing.T, args ...string) result {
+func (n namespace) flags() []string {
+	return []string{"--backend", string(n.backend), "--netns", n.path}
+}
+
+func (n namespace) open(ctx context.Context, f *flags) (kernel, error) { return openKernel(ctx, f) }
+
+func (n namespace) tableward(t *testing.T, command string, args ...string) result {
 	t.Helper()
-	a := &app{open: openKernel}
-	return runApp(t, t.Context(), a, "", append([]string{"apply", "--backend", string(n.backend), "--netns", n.path}, args...)...)
+	return runApp(t, t.Context(), &app{open: n.open}, "", append(append([]string{command}, n.flags()...), args...)...)
 }
 
 // chainsOf takes what a dataplane read apart.
@@ -121,6 +129,10 @@ func (w simWorld) chains(t *testing.T, id rules.TableID) map[string][]string {
 	return chainsOf(t, snap, err)
 }
 
-func (w simWorld) apply(t *testing.T, args ...string) result {
-	return runOn(t, w.sim, append([]string{"apply"}, args...)...)
+func (w simWorld) tableward(t *testing.T, command string, args ...string) result {
+	return runOn(t, w.sim, append([]string{command}, args...)...)
 }
+
+func (w simWorld) open(context.Context, *flags) (kernel, error) { return simulator{w.sim}, nil }
+
+func (w simWorld) flags() []string { return nil }

@@ -87,7 +87,8 @@ func Open() (*os.File, error) {
 // Path returns a path by which any process may open the namespace.
 func Path(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()) }
 
-// Options returns options for a Kernel in a namespace, with a lock file of the test's own.
+// Options returns options for a Kernel in a namespace, with a lock file and table
+// locks of the test's own.
 func Options(t testing.TB, path string, b dataplane.Backend) dataplane.Options {
 	t.Helper()
 	return dataplane.Options{
@@ -95,6 +96,7 @@ func Options(t testing.TB, path string, b dataplane.Backend) dataplane.Options {
 		NetNS:    path,
 		LockFile: filepath.Join(t.TempDir(), "xtables.lock"),
 		LockWait: 5 * time.Second,
+		StateDir: t.TempDir(),
 	}
 }
 

@@ -5,6 +5,7 @@ package rulefile
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/tableward/tableward/rules"
 )
@@ -90,4 +91,19 @@ func columnInLine(l rules.Line, rule string, column int) int {
 		}
 	}
 	return l.RuleColumn
+}
+
+// QuotedColumn returns the column in a rule's line of the word that the tool's words quote,
+// `word' or "word", or else that of the rule.
+func QuotedColumn(l rules.Line, reason string) int {
+	words, _ := rules.SplitWords(l.Text)
+	for _, w := range words {
+		if w.Column < l.RuleColumn || w.Text == "" {
+			continue
+		}
+		if strings.Contains(reason, "`"+w.Text+"'") || strings.Contains(reason, `"`+w.Text+`"`) {
+			return w.Column
+		}
+	}
+	return max(l.RuleColumn, 1)
 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tableward/tableward/actors"
+	"github.com/tableward/tableward/cmd/tableward/internal/wishes"
+	"github.com/tableward/tableward/dataplane"
+	"github.com/tableward/tableward/rules"
+	"github.com/tableward/tableward/transaction"
+)
+
+// daemon keeps the wishes of files. One goroutine, that of loop, has all of it; what the
+// runtime tells comes through the inbox.
+type daemon struct {
+	ctx    context.Context // cuts the start and each reading of the kernel short
+	flags  *flags
+	args   []string
+	stderr io.Writer // safe for several goroutines
+	log    zerolog.Logger
+	kernel kernel
+	dry    *dryKernel // not nil with --dry-run: it is the kernel then
+	rt     *actors.Runtime
+	inbox  inbox
+	asks   sync.WaitGroup // calls of the runtime that wait for an answer
+
+	folders map[string]bool // arguments that were folders once
+	set     *fileSet        // the files in force
+	version int             // how often files were taken over
+	broken  map[string]bool // owners of refused files of which no version is in force
+	owners  map[string]bool // all that ever were
+	inSync  map[string]bool // those that have said so
+
+	ledger    wishes.Ledger
+	wished    []*wish // the messages of the files in force, in order
+	withdrawn []*wish // by the last version
+	byID      map[answerKey]*wish
+
+	lastErr map[rules.TableID]error // of the last operation on a table, when that was no message's fault
+	resting map[rules.TableID]error // tables that are tried again after a rest
+	told    map[string]bool         // reasons that were printed for this version
+	said    string                  // the last line about being ready
+	settled bool                    // all messages have had their answers once
+}
+
+// wish is a message on its way to its answer, or beyond.
+type wish struct {
+	*filed               // nil: a withdrawal
+	entry  *wishes.Entry // nil: held already, by other messages
+	id     answerKey
+	owner  string
+	waits  bool          // for a kernel chain that did not exist when it was sent
+	answer actors.Answer // zero: none yet
+}
+
+func newDaemon(ctx context.Context, f *flags, args []string, stderr io.Writer) *daemon {
+	w := &syncWriter{w: stderr}
+	return &daemon{
+		ctx: ctx, flags: f, args: args, stderr: w, log: f.logger(w), inbox: inbox{poke: make(chan struct{}, 1)},
+		folders: map[string]bool{}, set: &fileSet{}, owners: map[string]bool{}, inSync: map[string]bool{},
+		byID: map[answerKey]*wish{}, lastErr: map[rules.TableID]error{}, resting: map[rules.TableID]error{},
+	}
+}
+
+// begin reads the files, starts the runtime and sends the messages.
+func (d *daemon) begin() error {
+	set, l := d.load()
+	d.report(set)
+	if len(set.files) == 0 || d.flags.strict && len(set.refused) > 0 {
+		return &exitError{code: exitUsage, err: fmt.Errorf("nothing is run: %s refused", plural(len(set.refused), "file"))}
+	}
+	info := d.kernel.Info()
+	opts := actors.Options{
+		Table: transaction.Config{
+			Prefixes: d.flags.prefixes, MaxDepth: info.MaxDepth, Extensions: info.Extensions, Grace: d.flags.grace > 0,
+		},
+		Adjust: d.adjust, Observe: d.inbox.event, Fatal: d.inbox.fatal, Logger: d.log,
+		Refresh: orNever(d.flags.refresh), GraceTimeout: orNever(d.flags.grace),
+	}
+	if info.Backend == string(dataplane.NFT) {
+		opts.Pace = actors.NFTPace
+	}
+	rt, err := actors.New(d.kernel, opts)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	d.rt = rt
+	rt.Start()
+	d.send(set, l)
+	return nil
+}
+
+// adjust completes the configuration of a table when its first message comes, which is when
+// send sends it. An owner whose file is refused is among those that grace waits for and
+// stays silent, so that its chains of an earlier version are not replaced by stubs while the
+// file is being corrected; the timer, which warns, ends grace then.
+func (d *daemon) adjust(cfg *transaction.Config) {
+	cfg.OwnChains = sortedKeys(d.set.declared()[cfg.Table])
+	cfg.Owners = sortedKeys(d.owners)
+}
+
+// loop lives by signals and by what the runtime tells. It returns the exit status and what
+// there is to say about it.
+func (d *daemon) loop(signals <-chan os.Signal) (int, error) {
+	for {
+		d.sayInSync()
+		if code, err := d.hopeless(); code != exitOK {
+			return code, err
+		}
+		d.sayReady()
+		if d.dry != nil && d.settled {
+			d.asks.Wait()
+			return exitOK, nil
+		}
+		select {
+		case s := <-signals:
+			switch s {
+			case syscall.SIGHUP:
+				d.reload()
+			case syscall.SIGINT:
+				return exitInterrupted, nil
+			default:
+				return exitOK, nil
+			}
+		case <-d.inbox.poke:
+			for _, n := range d.inbox.take() {
+				if n.fatal != nil {
+					return exitEnvironment, n.fatal
+				}
+				d.hear(n.event)
+			}
+		}
+	}
+}
+
+// reload reads the files again and sends what has changed.
+func (d *daemon) reload() {
+	set, l := d.load()
+	d.report(set)
+	if d.flags.strict && len(set.refused) > 0 {
+		d.say("nothing is changed: %s refused, and --strict is given", plural(len(set.refused), "file"))
+		return
+	}
+	d.said, d.told = "", nil
+	d.send(set, l)
+}
+
+// stop answers what is under way and ends the runtime. The rules stay. A further signal cuts
+// it short, and then nothing is waited for.
+func (d *daemon) stop(signals <-chan os.Signal) (cut bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.Background(), d.flags.timeout)
+		defer cancel()
+		_ = d.rt.Stop(ctx) // its error is that ctx has ended
+		d.asks.Wait()
+	}()
+	for {
+		select {
+		case <-done:
+			d.farewell()
+			return false
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				return true
+			}
+		}
+	}
+}
+
+// sayInSync speaks for each owner whose messages all have their answers, or wait for a chain
+// that is not ours to make.
+func (d *daemon) sayInSync() {
+	pending := map[string]bool{}
+	for _, w := range d.all() {
+		pending[w.owner] = pending[w.owner] || w.pending()
+	}
+	for _, owner := range sortedKeys(d.owners) {
+		if d.inSync[owner] || d.broken[owner] || pending[owner] {
+			continue
+		}
+		d.inSync[owner] = true
+		f := d.rt.Owner(owner, d.flags.priority)
+		d.asks.Go(func() {
+			_, _ = f.InSync(context.Background()) // it ends with the runtime; a refusal is tried again there
+		})
+	}
+}
