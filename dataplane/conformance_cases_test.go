@@ -251,5 +251,5 @@ func conformanceCases() []conformanceCase {
 		{name: "line 10240", input: "#" + strings.Repeat("a", 10239) + "; -A INPUT --bogus"},
 		{name: "-t", input: "-t nat -A INPUT -j ACCEPT"},
 	}
-	return cases
+	return append(cases, moreCases()...)
 }

@@ -22,7 +22,8 @@ import (
 )
 
 // A conformance case is what a table holds, and what is then written to it. Words beginning
-// with @ are addresses: @A and @B of the IP version under test, @X of the other one.
+// with @ are addresses: @A and @B of the IP version under test, @0 any
+// address, @X one of the other version.
 type conformanceCase struct {
 	name  string
 	table string // filter if empty
@@ -52,9 +53,9 @@ func block(table, lines string) string {
 }
 
 func forFamily(v rules.IPVersion, s string) string {
-	r := strings.NewReplacer("@A", "10.1.0.1/32", "@B", "10.2.0.0/16", "@X", "2001:db8::7")
+	r := strings.NewReplacer("@A", "10.1.0.1/32", "@B", "10.2.0.0/16", "@X", "2001:db8::7", "@0", "0.0.0.0/0")
 	if v == rules.IPv6 {
-		r = strings.NewReplacer("@A", "2001:db8::1/128", "@B", "2001:db8:2::/48", "@X", "10.0.0.7")
+		r = strings.NewReplacer("@A", "2001:db8::1/128", "@B", "2001:db8:2::/48", "@X", "10.0.0.7", "@0", "::/0")
 	}
 	return r.Replace(s)
 }

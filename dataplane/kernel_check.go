@@ -43,9 +43,9 @@ type Verdict struct {
 // be found out the set is taken to exist.
 //
 // First everything is loaded without being reached, which shows what is refused wherever it
-// stands. Then the rules of built-in chains are put in, one block for each: what is refused
-// now is refused because of where it is reached from. A loop is refused too, but it may not
-// be the rule at fault that is named.
+// stands. Then the rules of built-in chains are put in, each beside those before it that were
+// taken: what is refused now is refused because of where it is reached from. A loop is
+// refused too, but it may not be the rule at fault that is named.
 //
 // The error is ErrNoScratch, or a *RestoreError when the tools could not be run.
 func (k *Kernel) Check(ctx context.Context, id rules.TableID, b Batch) ([]Verdict, error) {
@@ -225,7 +225,11 @@ func (c *trial) judgeSets(s *scratch) {
 // run runs one block in a room. An error that is returned says nothing about a rule.
 func (c *trial) run(ctx context.Context, r *room, block []byte) (*RestoreError, error) {
 	c.k.stats.probes.Add(1)
-	re := c.k.restore(ctx, c.tools, r.s.start, r.s.lockFile, block)
+	return r.judge(c.k.restore(ctx, c.tools, r.s.start, r.s.lockFile, block))
+}
+
+// judge tells a refusal from an error that says nothing about a rule.
+func (r *room) judge(re *RestoreError) (*RestoreError, error) {
 	if re == nil {
 		return nil, nil
 	}

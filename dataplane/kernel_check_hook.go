@@ -10,33 +10,20 @@ import (
 	"github.com/tableward/tableward/rules"
 )
 
-// hookUp puts the rules of built-in chains in, one block for each, so that a refusal costs
-// nft one look at the table. It tells whether there has to be another round.
-func (c *trial) hookUp(ctx context.Context, r *room, hooked []*item) (again bool, err error) {
-	before := len(c.verdicts)
-	for _, it := range hooked {
-		if it.out {
-			continue
-		}
-		re, err := c.run(ctx, r, c.block(appends([]*item{it}, "")))
-		if err != nil {
-			return false, err
-		}
-		if re == nil {
-			continue
-		}
-		again = true
-		below := c.below(it)
-		found, err := c.solo(ctx, it.chain, slices.DeleteFunc(slices.Clone(below), func(b *item) bool { return b.out }))
-		if err != nil {
-			return false, err
-		}
-		// What was taken out for another hook may be what is at fault here.
-		if !found && !c.since(before, below) {
-			c.refuse(it, it.chain, re)
-		}
+// blame refuses what is at fault where a rule of a built-in chain is refused: what is reached
+// through it and is refused there by itself too, else the rule. So many verdicts there were
+// before this round's hooks.
+func (c *trial) blame(ctx context.Context, it *item, re *RestoreError, before int) error {
+	below := c.below(it)
+	found, err := c.solo(ctx, it.chain, stillIn(below))
+	if err != nil {
+		return err
 	}
-	return again, nil
+	// What was taken out for another hook may be what is at fault here.
+	if !found && !c.since(before, below) {
+		c.refuse(it, it.chain, re)
+	}
+	return nil
 }
 
 // since tells whether one of these items was refused after so many verdicts.

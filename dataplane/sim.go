@@ -47,7 +47,9 @@ type Call struct {
 // their words, exit codes and line numbers, applies a table's block as a whole or not at
 // all, and refuses what the kernel behind the chosen backend refuses by structure: absent
 // chains and sets, references, loops, depth, hooks of the nat targets. Rules are text
-// otherwise, apart from a small vocabulary of mistakes.
+// otherwise, but for two things: a vocabulary of rules of which the tools have said how they
+// read back, or why they refuse them; and plain rules, whose parts are put into the tools'
+// order and form.
 //
 // A Sim is safe for concurrent use. Its zero value is not usable; see NewSim.
 type Sim struct {

@@ -19,6 +19,8 @@ type plain struct {
 
 	src, dst, in, out, protocol plainPart
 
+	srcs, dsts []string // where there are several addresses, of a rule each
+
 	blocks [3]plainBlock // matches in the order in which they came
 	n      int
 }
@@ -152,6 +154,47 @@ func (p *plain) text(dst []byte, sr *simRule) []byte {
 		option = "-g "
 	}
 	return rules.AppendWord(append(separate(dst), option...), sr.target)
+}
+
+// several notes a list of addresses.
+func (p *plain) several(v rules.IPVersion, to *plainPart, list *[]string, s string) {
+	ok := !p.not
+	for one := range strings.SplitSeq(s, ",") {
+		text, good := plainAddress(v, one)
+		ok = ok && good
+		*list = append(*list, text)
+	}
+	p.put(to, "", ok)
+}
+
+// texts is text for a rule that stands for several: the first, and the others in sr.more.
+func (p *plain) texts(dst []byte, sr *simRule) []byte {
+	var first []byte
+	for _, src := range orOne(p.srcs, p.src.text) {
+		for _, addr := range orOne(p.dsts, p.dst.text) {
+			p.src.text, p.dst.text = src, addr
+			text := p.text(dst[len(dst):], sr)
+			if text == nil {
+				return nil
+			}
+			if first == nil {
+				first = append([]byte{}, text...)
+				continue
+			}
+			next := *sr
+			next.more = nil
+			next.setText(string(text))
+			sr.more = append(sr.more, &next)
+		}
+	}
+	return first
+}
+
+func orOne(list []string, one string) []string {
+	if len(list) > 0 {
+		return list
+	}
+	return []string{one}
 }
 
 func separate(dst []byte) []byte {

@@ -132,19 +132,22 @@ func (r *simRun) kernel(refused []simRefusal) *toolError {
 
 // askKernel notes what nf_tables refuses about a rule by itself.
 func (t *simTable) askKernel(cmd *simCmd, c *simChain) {
-	sr, errno := cmd.rule, ""
+	if errno := t.kernelSays(cmd.rule, c); errno != "" {
+		t.refused = append(t.refused, refusedRule(cmd, errno))
+	}
+}
+
+func (t *simTable) kernelSays(sr *simRule, c *simChain) string {
 	to := t.chains[sr.target]
 	switch {
 	case sr.errno != "":
-		errno = sr.errno
+		return sr.errno
 	case c.hook&(sr.forbid|sr.here) != 0:
-		errno = errInval
+		return errInval
 	case to != nil && to.hook != 0 && to.real:
-		errno = "Operation not supported"
+		return "Operation not supported"
 	case sr.target == "QUEUE" && !sr.isGoto, to != nil && to.hook != 0:
-		errno = errNoFile
+		return errNoFile
 	}
-	if errno != "" {
-		t.refused = append(t.refused, refusedRule(cmd, errno))
-	}
+	return ""
 }

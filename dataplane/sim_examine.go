@@ -36,6 +36,9 @@ func (sr *simRule) examine(dst []byte, b Backend, id rules.TableID, ws []string)
 	if sr.err != nil {
 		return nil
 	}
+	if len(x.plain.srcs)+len(x.plain.dsts) > 0 {
+		return x.plain.texts(dst, sr)
+	}
 	return x.plain.text(dst, sr)
 }
 
@@ -69,22 +72,24 @@ func (x *examiner) word() *wordError {
 	if w == "" || w[0] != '-' {
 		return badArgument(w)
 	}
+	if takesWord(w) {
+		return x.option(w)
+	}
 	if commandOf(w) != 0 {
 		x.sr.commands = true
 	}
 	switch w {
 	case "-t", "--table":
 		return &wordError{text: "The -t option cannot be used in " + programMark + ".\n"}
+	case "-c", "--set-counters":
+		x.plain.odd, x.sr.counted = true, true
+		x.i = min(x.i+2, len(x.words))
+		return nil
 	case "-4", "--ipv4", "-6", "--ipv6":
-		x.plain.odd = true
 		if (x.id.IPVersion == rules.IPv4) != (w == "-4" || w == "--ipv4") {
 			x.sr.nothing, x.i = true, len(x.words) // the rest of the line is not read
 		}
 		return nil
-	}
-	x.sr.counted = x.sr.counted || w == "-c" || w == "--set-counters"
-	if takesWord(w) {
-		return x.option(w)
 	}
 	not := x.plain.not
 	x.plain.odd, x.plain.not = true, false
@@ -116,7 +121,7 @@ func (x *examiner) option(w string) *wordError {
 	}
 	v := x.words[x.i]
 	x.i++
-	if pairOptions[w] && x.i < len(x.words) {
+	if len(w) > 2 && pairOptions[w] && x.i < len(x.words) {
 		x.i++
 	}
 	if err := x.value(w, v); err != nil {
@@ -142,10 +147,10 @@ func (x *examiner) value(option, v string) (err *wordError) {
 	switch option {
 	case "-s", "--source", "--src":
 		err = x.single('s')
-		x.src = x.address(&x.plain.src, v)
+		x.src = x.address(&x.plain.src, &x.plain.srcs, v)
 	case "-d", "--destination", "--dst":
 		err = x.single('d')
-		x.dst = x.address(&x.plain.dst, v)
+		x.dst = x.address(&x.plain.dst, &x.plain.dsts, v)
 	case "-i", "--in-interface":
 		x.sr.in = true
 		if err = x.single('i'); err == nil {
@@ -177,7 +182,11 @@ func (x *examiner) value(option, v string) (err *wordError) {
 	return err
 }
 
-func (x *examiner) address(to *plainPart, v string) *wordError {
+func (x *examiner) address(to *plainPart, list *[]string, v string) *wordError {
+	if strings.Contains(v, ",") {
+		x.plain.several(x.id.IPVersion, to, list, v)
+		return checkAddresses(x.id.IPVersion, v)
+	}
 	text, ok := plainAddress(x.id.IPVersion, v)
 	x.plain.put(to, text, ok && !(text == "" && x.plain.not))
 	if ok {

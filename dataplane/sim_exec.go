@@ -25,6 +25,8 @@ func (c simCmd) isCounting() bool {
 	switch c.op {
 	case 'D', 'd', 'R', 'Z':
 		return true
+	case 'X':
+		return c.chain == ""
 	}
 	return c.op == 'I' && c.index > 1
 }

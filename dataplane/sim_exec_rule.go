@@ -40,7 +40,7 @@ func (t *simTable) execRule(r *simRun, cmd *simCmd, c *simChain) *toolError {
 		if cmd.index > len(c.rules) {
 			return r.failed(cmd.line, "Index of replacement too big")
 		}
-		if have := c.rules[cmd.index-1]; have.dead && e.errno == "" {
+		if have := c.rules[cmd.index-1]; have.dead && t.kernelSays(cmd.rule, c) == "" {
 			t.refused = append(t.refused, refusedRule(cmd, errNoFile))
 		} else if r.sim.backend == NFT && have.seq == t.seq {
 			t.crash = true

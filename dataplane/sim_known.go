@@ -12,7 +12,7 @@ import (
 
 // The vocabulary is what the tools of release 1.8.9 have said about some hundreds of rules,
 // each written in a chain that nothing reaches: how they read it back, or why they refuse
-// it. A rule that is not in it is text that reads back as written.
+// it. A rule that is neither in it nor plain is text that reads back as written.
 
 //go:embed testdata/vocabulary.json
 var vocabularyJSON []byte

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tableward/tableward/rules"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -72,8 +74,9 @@ func (a *app) daemon(ctx context.Context, f *flags, args []string, stdout, stder
 		return errors.Join(err, d.kernel.Close())
 	}
 	code, err := d.loop(signals)
-	if cut := d.stop(signals); cut {
-		return &exitError{exitInterrupted, errors.New("a second signal: ended at once")} // whatever is open goes with the process
+	if d.stop(signals) {
+		// What is open goes with the process.
+		return &exitError{exitInterrupted, errors.New("a second signal: ended at once")}
 	}
 	if d.dry != nil {
 		printBlocks(stdout, d.dry.blocks)
@@ -94,8 +97,7 @@ func (d *daemon) open(a *app) error {
 	k, err := a.open(ctx, d.flags)
 	switch {
 	case d.flags.dryRun:
-		d.dry = newDryKernel(k, err, d.say)
-		d.kernel = d.dry
+		d.openDry(k, err)
 	case err == nil:
 		d.kernel = k
 	case d.ctx.Err() != nil:
@@ -109,13 +111,14 @@ func (d *daemon) open(a *app) error {
 	return nil
 }
 
-// newDryKernel keeps what would be sent to a kernel, which is nil when err says why.
-func newDryKernel(k kernel, err error, say func(string, ...any)) *dryKernel {
-	d := &dryKernel{kernel: k}
-	d.blind = d.blindNote(say)
+// openDry makes the kernel one that keeps what would be sent.
+func (d *daemon) openDry(k kernel, err error) {
+	d.dry = &dryKernel{kernel: k, blind: func(id rules.TableID, err error) {
+		d.say("note: table %s cannot be read (%v): planned against an empty table", id, err)
+	}}
 	if err != nil {
-		say("note: there is no kernel to read: %v", err)
-		d.kernel = nil
+		d.say("note: there is no kernel to read: %v", err)
+		d.dry.kernel = nil // k may be a nil pointer in an interface
 	}
-	return d
+	d.kernel = d.dry
 }

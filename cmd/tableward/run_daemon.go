@@ -47,7 +47,6 @@ type daemon struct {
 
 	lastErr map[rules.TableID]error // of the last operation on a table, when that was no message's fault
 	resting map[rules.TableID]error // tables that are tried again after a rest
-	told    map[string]bool         // reasons that were printed for this version
 	said    string                  // the last line about being ready
 	settled bool                    // all messages have had their answers once
 }
@@ -73,10 +72,15 @@ func newDaemon(ctx context.Context, f *flags, args []string, stderr io.Writer) *
 
 // begin reads the files, starts the runtime and sends the messages.
 func (d *daemon) begin() error {
-	set, l := d.load()
+	ctx, cancel := context.WithTimeout(d.ctx, d.flags.timeout)
+	defer cancel()
+	set, l := d.load(ctx)
 	d.report(set)
-	if len(set.files) == 0 || d.flags.strict && len(set.refused) > 0 {
-		return &exitError{code: exitUsage, err: fmt.Errorf("nothing is run: %s refused", plural(len(set.refused), "file"))}
+	switch n := len(set.refused); {
+	case n == 0 && len(set.files) == 0:
+		return &exitError{exitUsage, fmt.Errorf("no file: %q has no *.rules files", d.args)}
+	case len(set.files) == 0 || d.flags.strict && n > 0:
+		return &exitError{exitUsage, fmt.Errorf("nothing is run: %s refused", plural(n, "file"))}
 	}
 	info := d.kernel.Info()
 	opts := actors.Options{
@@ -144,13 +148,15 @@ func (d *daemon) loop(signals <-chan os.Signal) (int, error) {
 
 // reload reads the files again and sends what has changed.
 func (d *daemon) reload() {
-	set, l := d.load()
+	ctx, cancel := context.WithTimeout(d.ctx, d.flags.timeout)
+	defer cancel()
+	set, l := d.load(ctx)
 	d.report(set)
 	if d.flags.strict && len(set.refused) > 0 {
 		d.say("nothing is changed: %s refused, and --strict is given", plural(len(set.refused), "file"))
 		return
 	}
-	d.said, d.told = "", nil
+	d.said = ""
 	d.send(set, l)
 }
 

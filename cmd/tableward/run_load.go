@@ -13,10 +13,8 @@ import (
 )
 
 // load reads the files. One that is refused is replaced by its version in force, where there
-// is one. It returns what it has learned of the kernel on the way, too.
-func (d *daemon) load() (*fileSet, *live) {
-	ctx, cancel := context.WithTimeout(d.ctx, d.flags.timeout)
-	defer cancel()
+// is one. What is learned of the kernel on the way can be asked further while ctx lives.
+func (d *daemon) load(ctx context.Context) (*fileSet, *live) {
 	set := &fileSet{}
 	kept := map[*rulefile.File]bool{}
 	d.listFiles(set, kept)

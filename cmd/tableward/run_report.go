@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -51,14 +50,10 @@ func (d *daemon) report(set *fileSet) {
 	}
 }
 
-// tellWaits tells which messages wait for a kernel chain.
-func (d *daemon) tellWaits() {
-	for _, w := range d.wished {
-		if w.waits && w.id.id != "" && w.answer.Result == 0 && strings.HasSuffix(w.id.id, d.suffix()) {
-			d.say("warning: %s:%d:%d: chain %s does not exist in %s: waiting for it",
-				w.file.Name, w.Head.Number, max(w.Head.Column, 1), w.Head.Chain, w.Table)
-		}
-	}
+// tellWait tells that a message waits for a kernel chain.
+func (d *daemon) tellWait(m *filed) {
+	d.say("warning: %s:%d:%d: chain %s does not exist in %s: waiting for it",
+		m.file.Name, m.Head.Number, max(m.Head.Column, 1), m.Head.Chain, m.Table)
 }
 
 // hear takes news of the runtime in.
@@ -132,7 +127,7 @@ func (d *daemon) sayReady() {
 // reasons are why wishes are not in the kernel that should be.
 func (d *daemon) reasons() []string {
 	var out []string
-	for _, id := range slices.SortedFunc(mapKeys(d.resting), rules.TableID.Compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(d.resting), rules.TableID.Compare) {
 		out = append(out, fmt.Sprintf("table %s is tried again: %v", id, d.resting[id]))
 	}
 	for _, w := range d.all() {
@@ -216,5 +211,3 @@ func (d *daemon) farewell() {
 	}
 	d.say("stopped: the rules stay in the kernel")
 }
-
-func mapKeys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tableward/tableward/actors"
@@ -36,16 +37,22 @@ func (d *daemon) send(set *fileSet, l *live) {
 	}
 	d.wished = make([]*wish, len(msgs))
 	for i, m := range msgs {
-		if slices.Contains(send, i) {
+		w := old[want[i].Key()]
+		switch _, needed := slices.BinarySearch(send, i); {
+		case needed:
 			want[i].ID = d.idOf(m)
-			d.wished[i] = d.add(want[i], m, pieces)
-			d.wished[i].waits = l.absent(m)
-		} else if d.wished[i] = old[want[i].Key()]; d.wished[i] == nil {
-			d.wished[i] = heldAlready(m)
+			w = d.add(want[i], m, pieces)
+			if w.waits = l.absent(m); w.waits {
+				d.tellWait(m)
+			}
+		case w != nil:
+			w.filed = m
+		default:
+			w = heldAlready(m)
 		}
+		d.wished[i] = w
 	}
-	d.tellWaits()
-	for _, id := range slices.SortedFunc(mapKeys(pieces), rules.TableID.Compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(pieces), rules.TableID.Compare) {
 		if err := d.rt.Tell(id, pieces[id]...); err != nil {
 			d.inbox.fatal(err) // it has been stopped, or a table's actor cannot be had
 		}

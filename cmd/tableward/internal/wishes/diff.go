@@ -20,7 +20,7 @@ func (h *Held) Diff(want []Message) (withdraw []Message, send []int) {
 	for _, m := range want {
 		goal.Apply(m)
 	}
-	withdraw = slices.Concat(h.releases(goal), h.removals(goal), h.deletes(goal, want))
+	withdraw = slices.Concat(h.releases(goal), h.removals(goal, want), h.deletes(goal, want))
 	now := h.Clone()
 	for _, m := range withdraw {
 		now.Apply(m)
@@ -46,11 +46,14 @@ func (h *Held) releases(goal *Held) []Message {
 }
 
 // removals withdraws rules and bans that goal does not have, or has in another place.
-func (h *Held) removals(goal *Held) []Message {
+func (h *Held) removals(goal *Held, want []Message) []Message {
 	var out []Message
 	for _, k := range sorted(h.lists, listKey.compare) {
+		if h.lists[k].equal(goal.lists[k]) {
+			continue
+		}
 		var edits []transaction.Edit
-		for _, r := range h.lists[k].surplus(goal.lists[k]) {
+		for _, r := range h.lists[k].surplus(k, goal, want) {
 			edits = append(edits, transaction.Edit{Op: transaction.Remove, Rule: r})
 		}
 		if len(edits) > 0 {
@@ -74,7 +77,8 @@ func (h *Held) deletes(goal *Held, want []Message) []Message {
 	var out []Message
 	for _, k := range sorted(h.chains, chainKey.compare) {
 		owner := h.chains[k].owner
-		if c, found := goal.chains[k]; found && c.owner == owner || asked[listKey{k, owner}] {
+		c, found := goal.chains[k]
+		if found && c.owner == owner || !found && asked[listKey{k, owner}] {
 			continue
 		}
 		out = append(out, message(k.table, owner, transaction.DeleteChains{Chains: []string{k.chain}}))
@@ -82,10 +86,35 @@ func (h *Held) deletes(goal *Held, want []Message) []Message {
 	return out
 }
 
-// surplus returns what has to leave a list so that the edits of goal, which append at the
-// bottom and put in front at the top, lead to goal. What stays in its order is not moved,
-// and keeps its counters.
-func (l list) surplus(goal list) []rules.Rule {
+// surplus returns what has to leave a list so that the messages lead to goal. What stays in
+// its order is not moved, and keeps its counters; but where messages move a rule about, one
+// after the other, that may not do, and then all of the list has to leave.
+func (l list) surplus(k listKey, goal *Held, want []Message) []rules.Rule {
+	wanted := goal.lists[k]
+	out := l.outside(wanted)
+	now := &Held{lists: map[listKey]list{k: l.dropped(out)}}
+	for _, m := range want {
+		if b, ok := m.Body.(transaction.EditRules); ok && b.Chain == k.chain && m.Table == k.table && m.Owner == k.owner && now.lacks(goal, m) {
+			now.Apply(m)
+		}
+	}
+	if now.lists[k].equal(wanted) {
+		return out
+	}
+	return slices.Concat(l.top, l.bottom, l.bans)
+}
+
+func (l list) dropped(rs []rules.Rule) list {
+	edits := make([]transaction.Edit, len(rs))
+	for i, r := range rs {
+		edits[i] = transaction.Edit{Op: transaction.Remove, Rule: r}
+	}
+	return l.edited(edits)
+}
+
+// outside returns what goal does not have, or has in an order that edits, which append at
+// the bottom and put in front at the top, cannot make of this.
+func (l list) outside(goal list) []rules.Rule {
 	stays := map[string]bool{}
 	for _, r := range goal.bans {
 		stays[r.String()] = slices.ContainsFunc(l.bans, is(r))
@@ -93,8 +122,7 @@ func (l list) surplus(goal list) []rules.Rule {
 	for _, r := range prefix(l.bottom, goal.bottom) {
 		stays[r.String()] = true
 	}
-	top := slices.Clone(l.top)
-	want := slices.Clone(goal.top)
+	top, want := slices.Clone(l.top), slices.Clone(goal.top)
 	slices.Reverse(top)
 	slices.Reverse(want)
 	for _, r := range prefix(top, want) {

@@ -152,8 +152,11 @@ func (l *list) edit(e transaction.Edit) {
 
 func (l list) empty() bool { return len(l.top)+len(l.bottom)+len(l.bans) == 0 }
 
+// equal tells whether two lists say the same; the order of bans says nothing.
 func (l list) equal(o list) bool {
-	return equal(l.top, o.top) && equal(l.bottom, o.bottom) && equal(l.bans, o.bans)
+	banned := func(r rules.Rule) bool { return slices.ContainsFunc(o.bans, is(r)) }
+	return equal(l.top, o.top) && equal(l.bottom, o.bottom) &&
+		len(l.bans) == len(o.bans) && !slices.ContainsFunc(l.bans, func(r rules.Rule) bool { return !banned(r) })
 }
 
 func equal(a, b []rules.Rule) bool {

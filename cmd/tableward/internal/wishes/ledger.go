@@ -17,7 +17,7 @@ type Entry struct {
 	answered bool
 }
 
-// Send notes messages that go to the runtime now.
+// Send notes a message that goes to the runtime now.
 func (l *Ledger) Send(m Message) *Entry {
 	e := &Entry{Message: m}
 	l.sent = append(l.sent, e)
@@ -44,12 +44,12 @@ func (l *Ledger) init() {
 }
 
 // View returns what the runtime will hold when each message that has no answer yet is
-// applied, but for those that except names.
+// applied, but for those that except names; nil names none.
 func (l *Ledger) View(except func(*Entry) bool) *Held {
 	l.init()
 	h := l.base.Clone()
 	for _, e := range l.sent {
-		if !except(e) {
+		if except == nil || !except(e) {
 			h.Apply(e.Message)
 		}
 	}
