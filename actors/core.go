@@ -66,6 +66,8 @@ type (
 		canons []rules.Canon // nil when it cannot be had
 	}
 	restoreDone struct{ err error }
+	// owning makes chain names ours.
+	owning struct{ names []string }
 	// stopNow answers all that has no answer; nothing is tried any more.
 	stopNow struct{}
 )
@@ -75,6 +77,7 @@ func (tick) isEvent()        {}
 func (readDone) isEvent()    {}
 func (canonDone) isEvent()   {}
 func (restoreDone) isEvent() {}
+func (owning) isEvent()      {}
 func (stopNow) isEvent()     {}
 
 // The effects of a core. Answers come first in the order in which they are given; an
@@ -86,6 +89,7 @@ type (
 		answer Answer
 	}
 	doNews    struct{ answer Answer } // what became of a message that had been answered before
+	doWait    struct{ item *item }    // it waits for its kernel chain
 	doBroken  struct{ err error }     // a repair that the kernel refused is left undone
 	doRead    struct{}
 	doCanon   struct{ rules []rules.Rule }
@@ -99,6 +103,7 @@ type (
 
 func (doReply) isEffect()   {}
 func (doNews) isEffect()    {}
+func (doWait) isEffect()    {}
 func (doBroken) isEffect()  {}
 func (doRead) isEffect()    {}
 func (doCanon) isEffect()   {}
@@ -162,6 +167,8 @@ func (c *core) step(now time.Time, e event) []effect {
 		return c.onCanon(e)
 	case restoreDone:
 		return c.onRestore(e)
+	case owning:
+		c.state.Own(e.names...)
 	case stopNow:
 		return c.giveUp()
 	}

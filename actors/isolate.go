@@ -37,9 +37,8 @@ func (c *core) isolate() []effect {
 	if suspect := c.suspect(); suspect != nil {
 		return c.without(suspect)
 	}
-	open := c.open()
+	open, out := c.open()
 	if len(open) <= 1 {
-		var out []effect
 		for _, it := range open {
 			out = c.refuse(out, it)
 		}
@@ -48,7 +47,7 @@ func (c *core) isolate() []effect {
 	r.partial = true
 	half := len(open) / 2
 	r.groups = append([][]*item{open[:half:half], open[half:]}, r.groups[1:]...)
-	return c.retry(nil)
+	return c.retry(out)
 }
 
 // retry tries what the first group is now.
@@ -166,9 +165,8 @@ func (c *core) isolateLast() []effect {
 // open returns what of a refused group is tried again in halves; the rest waits, or is set
 // aside: superseded messages were not in the block; messages refused at plan time may be
 // good beside what is in the other half; a policy DROP waits for all that its owner sends.
-func (c *core) open() []*item {
+func (c *core) open() (open []*item, out []effect) {
 	r := c.run
-	var open []*item
 	for i, it := range r.groups[0] {
 		switch o := r.outcomes[i]; {
 		case o.Result == transaction.Applied && closes(it.msg):
@@ -176,12 +174,12 @@ func (c *core) open() []*item {
 		case o.Result == transaction.Applied:
 			open = append(open, it)
 		case o.Result == transaction.Waiting:
-			c.wait(it)
+			out = c.wait(out, it, o)
 		default:
 			r.setAside(it, errOf(o))
 		}
 	}
-	return open
+	return open, out
 }
 
 // errOf is the refusal of an outcome, as an error that is nil where there is none.
@@ -192,11 +190,18 @@ func errOf(o transaction.Outcome) error {
 	return o.Err
 }
 
-// wait puts an item among those that wait for their kernel chain.
-func (c *core) wait(it *item) {
+// wait puts an item among those that wait for their kernel chain, and says so the first time.
+func (c *core) wait(out []effect, it *item, o transaction.Outcome) []effect {
+	if o.Remaining != nil {
+		it.msg = *o.Remaining
+	}
+	if !it.waits {
+		out = append(out, doWait{it})
+	}
 	it.waits = true
 	c.waiting = append(c.waiting, it)
 	c.run.seq = slices.DeleteFunc(slices.Clone(c.run.seq), func(o *item) bool { return o == it })
+	return out
 }
 
 // suspect is the message of the line that the error names, when that line can be trusted.

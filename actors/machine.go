@@ -33,6 +33,7 @@ const (
 	EventRestore                           // a block was sent to the table
 	EventAnswer                            // a message was answered
 	EventLate                              // a message that had been answered Unavailable is in the kernel, or refused
+	EventWaits                             // a message waits for its kernel chain; Answer has its id and no result
 	EventBroken                            // what a stranger broke cannot be put back now; Err says what and why
 	EventGraceTimeout                      // grace ends by its timer
 	EventWait                              // a rest begins, since the environment is in passing trouble
@@ -203,6 +204,8 @@ func (m *Machine) drive(id rules.TableID, effects []effect) {
 			}
 		case doNews:
 			m.emit(Event{Table: id, Kind: EventLate, Answer: &e.answer})
+		case doWait:
+			m.emit(waitEvent(id, c, e))
 		case doBroken:
 			m.emit(Event{Table: id, Kind: EventBroken, Err: e.err})
 		case doRest:
@@ -216,6 +219,12 @@ func (m *Machine) drive(id rules.TableID, effects []effect) {
 			effects = append(effects, c.step(m.clock(), result)...)
 		}
 	}
+}
+
+// waitEvent says that a message has begun to wait.
+func waitEvent(id rules.TableID, c *core, e doWait) Event {
+	a := c.answerOf(e.item, 0, nil)
+	return Event{Table: id, Kind: EventWaits, Answer: &a}
 }
 
 // record makes the event of an operation; asking what the tool reads back is none.

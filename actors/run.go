@@ -271,7 +271,7 @@ func (c *core) settle() []effect {
 			out = c.conclude(out, it, Superseded, nil)
 		case transaction.Waiting:
 			if !it.done {
-				c.wait(it)
+				out = c.wait(out, it, o)
 			}
 		case transaction.Rejected, transaction.Conflict:
 			if r.partial && !r.last {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -246,6 +247,17 @@ func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
 		r.system.Root.Send(pid, &envelope{[]*item{{msg: msg, answered: true}}, s})
 	}
 	return pid, nil
+}
+
+// Own makes chain names ours whatever their prefix, as Config.OwnChains does, before any
+// message that is sent afterwards.
+func (r *Runtime) Own(id rules.TableID, names ...string) error {
+	pid, err := r.PID(id)
+	if err != nil {
+		return err
+	}
+	r.system.Root.Send(pid, own{slices.Clone(names)})
+	return nil
 }
 
 // post puts items into a table's mailbox as one, so that they are in one batch.

@@ -56,6 +56,7 @@ type (
 	timeUp  struct{ timer int }
 	drain   struct{ done chan<- struct{} }
 	abort   struct{}
+	own     struct{ names []string }
 	inquiry struct {
 		of     rules.TableID
 		answer chan<- TableStatus
@@ -86,6 +87,8 @@ func (s *shell) Receive(ctx actor.Context) {
 	case drain:
 		s.drained = m.done
 		s.advance(nil)
+	case own:
+		s.advance(owning{m.names})
 	case abort:
 		s.stopTimer(restTimer)
 		s.advance(stopNow{})
@@ -220,6 +223,8 @@ func (s *shell) carryOut(effects []effect) {
 			s.rt.deliver(op.item, op.answer)
 		case doNews:
 			s.rt.observe(Event{Table: s.core.id, Kind: EventLate, Answer: &op.answer})
+		case doWait:
+			s.rt.observe(waitEvent(s.core.id, s.core, op))
 		case doBroken:
 			s.rt.opts.Logger.Warn().Err(op.err).Msg("what a stranger broke cannot be put back now")
 			s.rt.observe(Event{Table: s.core.id, Kind: EventBroken, Err: op.err})

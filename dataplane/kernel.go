@@ -132,7 +132,7 @@ func (k *Kernel) Restore(ctx context.Context, id rules.TableID, input []byte) er
 	if err := k.ns.check(); err != nil {
 		return err
 	}
-	if err := k.hold(id); err != nil {
+	if err := k.Hold(id); err != nil {
 		return err
 	}
 	re := k.locked(ctx, t, func() *RestoreError {

@@ -43,8 +43,11 @@ type tableLocks struct {
 	held map[rules.TableID]*os.File
 }
 
-// hold takes the lock of a table, unless it is held already.
-func (k *Kernel) hold(id rules.TableID) error {
+// Hold takes the lock of a table, unless it is held already: at the first Restore, or earlier
+// by who wants to be sure of being the only writer before there is anything to write. The
+// lock is given back by Close. An error is a *RestoreError of class Unavailable, around a
+// *TableHeldError where somebody else has the table.
+func (k *Kernel) Hold(id rules.TableID) error {
 	l := &k.tables
 	l.mu.Lock()
 	defer l.mu.Unlock()

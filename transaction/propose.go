@@ -3,6 +3,8 @@
 package transaction
 
 import (
+	"slices"
+
 	"github.com/tableward/tableward/rules"
 )
 
@@ -22,6 +24,9 @@ const (
 type Outcome struct {
 	Result Result
 	Err    *Error // of Rejected and Conflict
+	// Remaining replaces a Waiting message of which later messages of the batch write a part:
+	// that part must not come when the kernel chain does.
+	Remaining *Message
 }
 
 // Propose applies messages to a new Txn and plans it, leaving out what cannot be planned,
@@ -169,10 +174,17 @@ func (t *Txn) overtake(msgs []Message, out []Outcome) {
 		if out[i].Result != Waiting {
 			continue
 		}
-		won := false
-		m.eachKey(func(k key) { won = won || last[k] == i })
-		if !won {
+		b := m.Body.(EditRules)
+		rest := slices.DeleteFunc(slices.Clone(b.Edits), func(e Edit) bool {
+			return last[key{kind: 'r', chain: b.Chain, owner: m.Owner, rule: e.Rule.String()}] != i
+		})
+		switch {
+		case len(rest) == 0:
 			out[i].Result = Superseded
+		case len(rest) < len(b.Edits):
+			b.Edits = rest
+			m.Body = b
+			out[i].Remaining = &m
 		}
 	}
 }

@@ -270,3 +270,34 @@ func TestPolicyIsHeld(t *testing.T) {
 		t.Errorf("the policy is set although the kernel refused another message of its owner: %v", out[0].Err)
 	}
 }
+
+// What is withdrawn of a message that waits for its kernel chain does not come with the rest.
+func TestWaitingMessageIsWithdrawnInPart(t *testing.T) {
+	h := newHost(t, transaction.Config{}, "")
+	two := message("1", "a", transaction.EditRules{Chain: "DOCKER-USER", Edits: []transaction.Edit{
+		{Op: transaction.InsertTop, Rule: rule("-s 10.0.0.1/32 -j DROP")}, {Op: transaction.InsertTop, Rule: rule("-s 10.0.0.2/32 -j DROP")},
+	}})
+	out := h.batch(two, message("2", "a", transaction.RemoveRule("DOCKER-USER", rule("-s 10.0.0.1/32 -j DROP"), false)))
+	if out[0].Result != transaction.Waiting || out[0].Remaining == nil || out[1].Result != transaction.Applied {
+		t.Fatalf("outcomes %+v", out)
+	}
+	h.stranger("*filter\n:DOCKER-USER - [0:0]\nCOMMIT\n")
+	h.read()
+	h.batch(*out[0].Remaining)
+	if save := h.save(); strings.Contains(save, "10.0.0.1") || !strings.Contains(save, "10.0.0.2") {
+		t.Error(save)
+	}
+}
+
+// A name that becomes ours later is ours from then on.
+func TestOwn(t *testing.T) {
+	h := newHost(t, transaction.Config{Prefixes: []string{"tw-"}}, "*filter\n:foo - [0:0]\n-A foo -j RETURN\nCOMMIT\n")
+	write := rewrite("1", "a", chainOf("foo", "-j ACCEPT"))
+	if got := results(h.batch(write)); got != "3" {
+		t.Errorf("results %s, want rejected", got)
+	}
+	h.state.Own("foo")
+	if got := results(h.batch(write)); got != "1" {
+		t.Errorf("results %s, want applied", got)
+	}
+}

@@ -105,6 +105,20 @@ func (s *State) Table() rules.TableID { return s.cfg.Table }
 // Grace tells whether grace is open.
 func (s *State) Grace() bool { return s.grace }
 
+// Own makes names ours whatever their prefix, as Config.OwnChains does, from now on.
+func (s *State) Own(names ...string) {
+	for _, name := range names {
+		s.own[name] = true
+		base := s.chains[name]
+		if base == nil || base.builtin || base.content != Foreign || len(base.lists) > 0 {
+			continue
+		}
+		c := *base
+		c.ours, c.content = true, Earlier
+		s.chains[name] = &c
+	}
+}
+
 // hasPrefix tells whether name begins with a prefix of ours.
 func (s *State) hasPrefix(name string) bool {
 	return slices.ContainsFunc(s.cfg.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })

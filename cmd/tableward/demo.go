@@ -97,7 +97,7 @@ func runDemo(ctx context.Context, out io.Writer, backend string, files []string)
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	o := dataplane.Options{LockFile: filepath.Join(tmp, "xtables.lock")}
+	o := dataplane.Options{LockFile: filepath.Join(tmp, "xtables.lock"), StateDir: tmp}
 	if backend != "auto" {
 		o.Backend = dataplane.Backend(backend)
 	}

@@ -21,7 +21,9 @@ import (
 func TestTableHeld(t *testing.T) {
 	eachNamespace(t, func(t *testing.T, v rules.IPVersion, n namespace) {
 		id := rules.TableID{IPVersion: v, Name: "filter"}
-		holder, err := dataplane.NewKernel(t.Context(), dataplane.Options{Backend: n.backend, NetNS: n.path})
+		holder, err := dataplane.NewKernel(t.Context(), dataplane.Options{
+			Backend: n.backend, NetNS: n.path, StateDir: os.Getenv("TABLEWARD_STATE_DIR"),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

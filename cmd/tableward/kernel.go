@@ -25,7 +25,7 @@ type kernel interface {
 
 // openKernel opens the kernel that the flags name.
 func openKernel(ctx context.Context, f *flags) (kernel, error) {
-	opts := dataplane.Options{NetNS: f.netns}
+	opts := dataplane.Options{NetNS: f.netns, StateDir: f.stateDir}
 	switch f.backend {
 	case "sim":
 		return simulator{dataplane.NewSim(dataplane.NFT)}, nil

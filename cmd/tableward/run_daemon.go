@@ -4,9 +4,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -82,6 +85,9 @@ func (d *daemon) begin() error {
 	case len(set.files) == 0 || d.flags.strict && n > 0:
 		return &exitError{exitUsage, fmt.Errorf("nothing is run: %s refused", plural(n, "file"))}
 	}
+	if err := d.hold(set); err != nil {
+		return err
+	}
 	info := d.kernel.Info()
 	opts := actors.Options{
 		Table: transaction.Config{
@@ -100,6 +106,26 @@ func (d *daemon) begin() error {
 	d.rt = rt
 	rt.Start()
 	d.send(set, l)
+	return nil
+}
+
+// hold makes sure that the daemon is the only writer of its tables before there is anything
+// to write: one that only takes over what is there would not notice another one.
+func (d *daemon) hold(set *fileSet) error {
+	k, ok := d.kernel.(interface{ Hold(rules.TableID) error })
+	if !ok || d.dry != nil {
+		return nil
+	}
+	tables := map[rules.TableID]bool{}
+	for _, m := range set.messages() {
+		tables[m.Table] = true
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(tables), rules.TableID.Compare) {
+		var held *dataplane.TableHeldError
+		if err := k.Hold(id); errors.As(err, &held) {
+			return &exitError{exitEnvironment, held}
+		}
+	}
 	return nil
 }
 

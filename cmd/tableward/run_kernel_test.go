@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tableward/tableward/dataplane"
 	"github.com/tableward/tableward/rules"
 )
 
@@ -97,4 +98,29 @@ func (n namespace) chainNames(t *testing.T, id rules.TableID) string {
 		t.Fatal(err)
 	}
 	return strings.Join(sortedKeys(snap.Chains), " ")
+}
+
+// A second daemon on the same tables ends at once, even where there is nothing to write.
+func TestRunHoldsItsTables(t *testing.T) {
+	eachNamespace(t, func(t *testing.T, v rules.IPVersion, n namespace) {
+		ipv6 := fmt.Sprintf("--ipv6=%t", v == rules.IPv6)
+		file := write(t, "good.rules", goodRules)
+		if r := n.tableward(t, "apply", ipv6, file); r.code != exitOK {
+			t.Fatalf("exit status %d\n%s", r.code, r.stderr)
+		}
+		holder, err := dataplane.NewKernel(t.Context(), dataplane.Options{
+			Backend: n.backend, NetNS: n.path, StateDir: os.Getenv("TABLEWARD_STATE_DIR"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer holder.Close()
+		if err := holder.Hold(rules.TableID{IPVersion: v, Name: "filter"}); err != nil {
+			t.Fatal(err)
+		}
+		r := n.tableward(t, "run", ipv6, file)
+		if held := fmt.Sprintf("table filter is held by pid %d", os.Getpid()); r.code != exitEnvironment || !strings.Contains(r.stderr, held) {
+			t.Errorf("exit status %d\n%s", r.code, r.stderr)
+		}
+	})
 }

@@ -52,7 +52,12 @@ func (d *daemon) send(set *fileSet, l *live) {
 		}
 		d.wished[i] = w
 	}
+	declared := d.set.declared()
 	for _, id := range slices.SortedFunc(maps.Keys(pieces), rules.TableID.Compare) {
+		// Names that a file declares count as ours, in a later version too.
+		if err := d.rt.Own(id, sortedKeys(declared[id])...); err != nil {
+			d.inbox.fatal(err)
+		}
 		if err := d.rt.Tell(id, pieces[id]...); err != nil {
 			d.inbox.fatal(err) // it has been stopped, or a table's actor cannot be had
 		}

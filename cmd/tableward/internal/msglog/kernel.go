@@ -40,7 +40,7 @@ func NewKernelWorld(backend dataplane.Backend, netns string) (*KernelWorld, erro
 		return nil, err
 	}
 	k, err := dataplane.NewKernel(context.Background(), dataplane.Options{
-		Backend: backend, NetNS: pathOf(ns), LockFile: filepath.Join(tmp, "xtables.lock"),
+		Backend: backend, NetNS: pathOf(ns), LockFile: filepath.Join(tmp, "xtables.lock"), StateDir: tmp,
 	})
 	if err != nil {
 		ns.Close()

@@ -44,6 +44,8 @@ func (r *Record) text(b *strings.Builder) {
 		}
 	case actors.EventAnswer:
 		b.WriteString("message " + quoted(r.ID) + " " + l.Answer)
+	case actors.EventWaits:
+		b.WriteString("message " + quoted(r.ID) + " waits for its chain")
 	case actors.EventLate:
 		b.WriteString("message " + quoted(r.ID) + " late " + l.Late)
 	}

@@ -51,6 +51,7 @@ type line struct {
 	Result  string          `json:"result,omitempty"`
 	ID      string          `json:"id,omitempty"`
 	Answer  string          `json:"answer,omitempty"`
+	Waits   bool            `json:"waits,omitempty"`  // for its kernel chain
 	Late    string          `json:"late,omitempty"`   // what became of a message that had been answered unavailable
 	Broken  *failure        `json:"broken,omitempty"` // a repair that the kernel refused and that is left undone
 	Error   *failure        `json:"error,omitempty"`
@@ -88,6 +89,8 @@ func (r *Record) line() line {
 		l.Read = true
 	case actors.EventWait:
 		l.Rest = true
+	case actors.EventWaits:
+		return line{At: l.At, ID: r.ID, Waits: true}
 	case actors.EventBroken:
 		l.Broken = brokenFailure(r.Err)
 		return l
