@@ -88,7 +88,7 @@ func (s *shell) Receive(ctx actor.Context) {
 		s.drained = m.done
 		s.advance(nil)
 	case own:
-		s.advance(owning{m.names})
+		s.advance(owning(m))
 	case abort:
 		s.stopTimer(restTimer)
 		s.advance(stopNow{})

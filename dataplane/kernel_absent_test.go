@@ -135,7 +135,7 @@ const helperVariable = "TABLEWARD_TEST_HELPER"
 func TestHelper(t *testing.T) {
 	switch os.Getenv(helperVariable) {
 	case "":
-		t.Skip("run by other tests")
+		return // not run by another test
 	case "no tools":
 		if err := unix.Mount(os.TempDir(), "/usr/sbin", "", unix.MS_BIND, ""); err != nil {
 			t.Fatal(err)
