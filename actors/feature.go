@@ -37,6 +37,11 @@ func (f *Feature) DeleteChains(ctx context.Context, id rules.TableID, names ...s
 	return f.Ask(ctx, id, transaction.DeleteChains{Chains: names})
 }
 
+// HandOver gives chains of this owner to another one.
+func (f *Feature) HandOver(ctx context.Context, id rules.TableID, to string, names ...string) (Answer, error) {
+	return f.Ask(ctx, id, transaction.HandOver{Chains: names, To: to})
+}
+
 // InsertRule lists a rule in a kernel chain: at is InsertTop, InsertFirst or InsertBottom.
 func (f *Feature) InsertRule(ctx context.Context, id rules.TableID, chain string, rule rules.Rule, at transaction.Op) (Answer, error) {
 	return f.Ask(ctx, id, transaction.InsertRule(chain, rule, at))

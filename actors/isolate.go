@@ -275,6 +275,10 @@ func firstChain(m transaction.Message) string {
 		if len(b.Chains) > 0 {
 			return b.Chains[0]
 		}
+	case transaction.HandOver:
+		if len(b.Chains) > 0 {
+			return b.Chains[0]
+		}
 	case transaction.EditRules:
 		return b.Chain
 	case transaction.SetPolicy:

@@ -61,6 +61,7 @@ type chain struct {
 	policyOwner  string
 	leftPolicy   string       // set and released again in this transaction: it stays as it was set
 	rows         []row        // what the chain holds after the batch so far; nil: what was read
+	unhook       []string     // orphans whose jumps go
 	removed      []rules.Rule // withdrawn and not worked into rows yet; every copy goes, once
 }
 

@@ -18,8 +18,9 @@ func (t *Txn) cleanup(snap *rules.Snapshot) {
 
 // orphansToDelete returns the orphans that an earlier read than the newest had shown, less
 // those that somebody else reaches: these are pinned, and so is all that they jump to,
-// since they keep their content.
-func (t *Txn) orphansToDelete() []string {
+// since they keep their content. With unhooked, a rule of a built-in chain does not count: it
+// goes with the orphan.
+func (t *Txn) orphansToDelete(unhooked bool) []string {
 	if !t.sweeping {
 		return nil
 	}
@@ -33,7 +34,7 @@ func (t *Txn) orphansToDelete() []string {
 	var pinned []string
 	for name := range sweep {
 		for source := range t.strangers.sources(name) {
-			if !sweep[source] {
+			if !sweep[source] && !(unhooked && t.hookOnly(source, name)) {
 				pinned = append(pinned, name)
 				break
 			}
@@ -51,4 +52,25 @@ func (t *Txn) orphansToDelete() []string {
 		pinned = append(pinned, c.strange...)
 	}
 	return slices.Sorted(maps.Keys(sweep))
+}
+
+// hookOnly tells whether source is a built-in chain whose jump to name can be taken out. An
+// earlier run of ours put such a rule there: nobody else hooks up a chain of ours and leaves
+// it to us. In a stranger's own chain a jump to ours is his, and pins.
+func (t *Txn) hookOnly(source, name string) bool {
+	c := t.get(source)
+	return c.builtin && !slices.Contains(c.hidden, name)
+}
+
+// unhook takes the rules of built-in chains out that lead to orphans which can go then.
+func (t *Txn) unhook() {
+	for _, name := range t.orphansToDelete(true) {
+		for source := range t.strangers.sources(name) {
+			if c := t.get(source); c.builtin {
+				c = t.edit(source)
+				c.unhook = append(slices.Clip(c.unhook), name)
+				t.touch(source)
+			}
+		}
+	}
 }

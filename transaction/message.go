@@ -65,6 +65,13 @@ type RewriteChains struct{ Chains []rules.Chain }
 // A chain that is not there is no error.
 type DeleteChains struct{ Chains []string }
 
+// HandOver gives chains of the sender to another owner, content and all: from then on only
+// that owner may write or delete them.
+type HandOver struct {
+	Chains []string
+	To     string
+}
+
 // Op is what one Edit does with its rule.
 type Op uint8
 
@@ -139,6 +146,9 @@ func (RewriteChains) Kind() string { return "rewrite" }
 // Kind implements Body.
 func (DeleteChains) Kind() string { return "delete" }
 
+// Kind implements Body.
+func (HandOver) Kind() string { return "handover" }
+
 // Kind implements Body: "remove" when nothing is inserted, else "insert".
 func (e EditRules) Kind() string {
 	for _, edit := range e.Edits {
@@ -177,6 +187,8 @@ func (b RewriteChains) clone() Body {
 
 func (b DeleteChains) clone() Body { return DeleteChains{Chains: slices.Clone(b.Chains)} }
 
+func (b HandOver) clone() Body { return HandOver{Chains: slices.Clone(b.Chains), To: b.To} }
+
 func (e EditRules) clone() Body {
 	e.Edits = slices.Clone(e.Edits)
 	return e
@@ -196,7 +208,7 @@ func (b Cleanup) clone() Body  { return b }
 
 // key names one thing that a message writes; the last writer of a batch wins it.
 type key struct {
-	kind  byte // 'c' chain, 'r' rule of a kernel chain, 'p' policy, 'o' override
+	kind  byte // 'c' chain, 'r' rule of a kernel chain, 'p' policy, 'o' override, 'h' owner
 	chain string
 	owner string
 	rule  string
@@ -213,6 +225,10 @@ func (m Message) eachKey(f func(key)) {
 	case DeleteChains:
 		for _, name := range b.Chains {
 			f(key{kind: 'c', chain: name})
+		}
+	case HandOver:
+		for _, name := range b.Chains {
+			f(key{kind: 'h', chain: name})
 		}
 	case EditRules:
 		for _, e := range b.Edits {

@@ -84,6 +84,7 @@ func (t *Txn) Plan() *Plan {
 		return t.plan
 	}
 	t.plan = &Plan{}
+	t.unhook()
 	var writes []write
 	for i := 0; i < len(t.queue); i++ { // the queue grows while it is worked off
 		writes = t.resolve(t.queue[i], writes)
@@ -241,7 +242,7 @@ func (t *Txn) resolveKernel(c *chain, writes []write) []write {
 		l := rules.Line{Command: rules.Declare, Chain: c.name, Policy: c.policy}
 		writes = append(writes, write{section: policies, chain: c.name, cause: cause, lines: []rules.Line{l}})
 	}
-	if len(c.lists) > 0 || c.rows != nil || c.removed != nil {
+	if len(c.lists) > 0 || c.rows != nil || c.removed != nil || c.unhook != nil {
 		writes = t.resolveRules(c, writes)
 	}
 	return writes
@@ -294,7 +295,7 @@ func (t *Txn) ruleWrite(s section, cmd rules.Command, chain string, r rules.Rule
 // orphans that a Cleanup of this batch sweeps. All are emptied before any is deleted, so
 // that chains which jump to each other go together.
 func (t *Txn) planDeletes() {
-	names := t.orphansToDelete()
+	names := t.orphansToDelete(false)
 	for name, c := range t.chains {
 		if c.content == Condemned && t.needs.len(name) == 0 && t.strangers.len(name) == 0 {
 			names = append(names, name)

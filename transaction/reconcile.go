@@ -70,7 +70,7 @@ func (t *Txn) reconcile(c *chain) []row {
 		out = append(out, t.newRows(r, true)...)
 	}
 	for _, l := range rows {
-		if k := lineKey(l.SavedRule); k == "" || !drop[k] {
+		if k := lineKey(l.SavedRule); k == "" || !drop[k] && (kept[k] || !slices.Contains(c.unhook, t.s.jump(l.Rule))) {
 			out = append(out, l)
 		}
 	}

@@ -301,3 +301,23 @@ func TestOwn(t *testing.T) {
 		t.Errorf("results %s, want applied", got)
 	}
 }
+
+// D38: a chain that was handed over is the new owner's; a late delete of the old one cannot
+// hurt it.
+func TestHandOver(t *testing.T) {
+	h := newHost(t, transaction.Config{Prefixes: []string{"tw-"}}, "")
+	hand := message("2", "a", transaction.HandOver{Chains: []string{"tw-a"}, To: "b"})
+	got := results(h.batch(
+		rewrite("1", "a", chainOf("tw-a", "-j ACCEPT")), hand,
+		remove("3", "a", "tw-a"), rewrite("4", "b", chainOf("tw-a", "-j DROP")), hand,
+	))
+	if got != "21313" {
+		t.Errorf("results %s, want superseded, applied, rejected, applied, rejected", got)
+	}
+	if !strings.Contains(h.save(), "-A tw-a -j DROP") {
+		t.Error(h.save())
+	}
+	if got := results(h.batch(message("5", "b", transaction.HandOver{Chains: []string{"tw-x"}, To: "c"}))); got != "3" {
+		t.Errorf("a chain that nobody wrote was handed over: %s", got)
+	}
+}

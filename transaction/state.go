@@ -155,7 +155,7 @@ func (s *State) Begin() *Txn {
 func (s *State) Commit(t *Txn) {
 	t.Plan()
 	for name, c := range t.chains {
-		c.rows, c.leftPolicy = nil, ""
+		c.rows, c.unhook, c.leftPolicy = nil, nil, ""
 		if c.spoken && !s.oursByName(name) {
 			s.wrote[name] = true
 		}

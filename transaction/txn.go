@@ -142,6 +142,10 @@ func (t *Txn) Apply(m Message) error {
 		t.rewrite(m.Owner, b)
 	case DeleteChains:
 		t.delete(b)
+	case HandOver:
+		for _, name := range b.Chains {
+			t.edit(name).owner = b.To
+		}
 	case EditRules:
 		t.editRules(m, b)
 	case SetPolicy:

@@ -14,6 +14,8 @@ func (t *Txn) check(m Message) error {
 		err = t.checkRewrite(m, b)
 	case DeleteChains:
 		err = t.checkDelete(m, b)
+	case HandOver:
+		err = t.checkHandOver(m, b)
 	case EditRules:
 		err = t.checkEdit(m, b)
 	case SetPolicy:
@@ -65,6 +67,18 @@ func (t *Txn) checkDelete(m Message, b DeleteChains) *Error {
 			return err
 		}
 		if err := t.checkNoLists(m, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Txn) checkHandOver(m Message, b HandOver) *Error {
+	for _, name := range b.Chains {
+		if c := t.get(name); c == nil || !c.wanted {
+			return t.errorf(m, ErrInvalid, name, "", "nobody has written the chain, so it cannot be handed over")
+		}
+		if err := t.checkOwner(m, name); err != nil {
 			return err
 		}
 	}
@@ -167,7 +181,7 @@ func (t *Txn) checkNotForeign(m Message, name string) *Error {
 
 func (t *Txn) checkOwner(m Message, name string) *Error {
 	if c := t.get(name); c != nil && c.owned && c.owner != m.Owner {
-		return t.errorf(m, ErrOwned, name, "", "owner %q holds the chain; it must delete it first", c.owner)
+		return t.errorf(m, ErrOwned, name, "", "owner %q holds the chain; it must delete it or hand it over first", c.owner)
 	}
 	return nil
 }

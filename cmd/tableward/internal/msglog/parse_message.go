@@ -46,7 +46,7 @@ func (p *parser) complete(n *node, d *draft) {
 	case d.ID == "":
 		p.fail(n.at, "a message needs an id")
 	case d.bodies != 1:
-		p.fail(n.at, "a message is one of rewrite, delete, insert, remove, policy, stub, refresh, insync, endgrace, cleanup; this one is "+
+		p.fail(n.at, "a message is one of rewrite, delete, insert, remove, policy, stub, handover, refresh, insync, endgrace, cleanup; this one is "+
 			strconv.Itoa(d.bodies)+" of them")
 	case everywhere && d.Table.Name != "":
 		p.fail(n.get("table").at, "insync is said to all tables, so it names none")
@@ -74,10 +74,11 @@ var bodies = map[string]func(p *parser, d *draft, n *node) transaction.Body{
 	"delete": func(p *parser, _ *draft, n *node) transaction.Body {
 		return transaction.DeleteChains{Chains: p.strs(n)}
 	},
-	"insert": (*parser).insert,
-	"remove": (*parser).remove,
-	"policy": (*parser).policy,
-	"stub":   (*parser).stub,
+	"handover": (*parser).handOver,
+	"insert":   (*parser).insert,
+	"remove":   (*parser).remove,
+	"policy":   (*parser).policy,
+	"stub":     (*parser).stub,
 	"refresh": func(p *parser, _ *draft, n *node) transaction.Body {
 		p.yes(n)
 		return transaction.Refresh{}
@@ -156,6 +157,18 @@ func (p *parser) policy(_ *draft, n *node) transaction.Body {
 		"target": func(n *node) { b.Policy = p.str(n) },
 	})
 	b.Chain = p.chain(n, b.Chain)
+	return b
+}
+
+func (p *parser) handOver(_ *draft, n *node) transaction.Body {
+	var b transaction.HandOver
+	p.object(n, map[string]func(*node){
+		"chains": func(n *node) { b.Chains = p.strs(n) },
+		"to":     func(n *node) { b.To = p.str(n) },
+	})
+	if len(b.Chains) == 0 {
+		p.fail(n.at, "no chain is named")
+	}
 	return b
 }
 
