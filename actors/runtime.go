@@ -321,15 +321,29 @@ func (r *Runtime) deliver(it *item, a Answer) {
 // fatal tells that a table's actor has ended by itself.
 func (r *Runtime) fatal(err error) {
 	r.opts.Logger.Error().Err(err).Msg("a table actor has ended")
-	if r.opts.Fatal != nil {
-		r.opts.Fatal(err)
+	if r.opts.Fatal == nil {
+		return
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			r.opts.Logger.Error().Interface("panic", p).Msg("panic in the callback for the end of a table actor")
+		}
+	}()
+	r.opts.Fatal(err)
 }
 
+// observe tells an event. It is called by table actors and beside them; a callback that
+// panics ends neither.
 func (r *Runtime) observe(e Event) {
-	if r.opts.Observe != nil {
-		r.opts.Observe(e)
+	if r.opts.Observe == nil {
+		return
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			r.opts.Logger.Error().Interface("panic", p).Msg("panic in a callback that observes")
+		}
+	}()
+	r.opts.Observe(e)
 }
 
 // named gives a message without an id one of its own.
