@@ -221,3 +221,51 @@ func TestMessagesInEveryPhase(t *testing.T) {
 		}
 	})
 }
+
+// D54: however slow the table is, periodic looks do not pile up.
+func TestPeriodicRefreshDoesNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := dataplane.NewSim(dataplane.NFT)
+		var reads atomic.Int64
+		sim.Hook = func(c dataplane.Call) error {
+			if c.Op == dataplane.OpRead && reads.Add(1) == 2 {
+				time.Sleep(10 * time.Minute)
+			}
+			return nil
+		}
+		rt := newRuntime(t, sim, actors.Options{Refresh: time.Minute, NoJitter: true})
+		if a, err := rt.RewriteChains(context.Background(), filter4, chainOf("tw-a")); err != nil || a.Err != nil {
+			t.Fatal(err, a.Err)
+		}
+		time.Sleep(11*time.Minute + 30*time.Second)
+		synctest.Wait()
+		if n := reads.Load(); n > 4 {
+			t.Errorf("%d reads: the ticks of ten minutes have piled up", n)
+		}
+		settleDeadLetters(t, rt)
+	})
+}
+
+// D53: a message is counted once, however often it is tried.
+func TestMessagesAreCountedOnce(t *testing.T) {
+	rt := newRuntime(t, dataplane.NewSim(dataplane.Legacy), actors.Options{Refresh: -1})
+	var msgs []transaction.Message
+	for i := range 8 {
+		text := "-j ACCEPT"
+		if i == 5 {
+			text = "-j MASQUERADE" // found by halves
+		}
+		msgs = append(msgs, transaction.Message{Body: body(fmt.Sprintf("tw-%d", i), text)})
+	}
+	if _, err := rt.Send(context.Background(), filter4, msgs...); err != nil {
+		t.Fatal(err)
+	}
+	st, err := rt.Status(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := st[0]
+	if s.Messages != 8 || s.Answers[actors.Applied] != 7 || s.Answers[actors.Rejected] != 1 || s.Batches < 3 || s.Restores != s.Batches {
+		t.Errorf("status %+v", s)
+	}
+}
