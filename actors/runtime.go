@@ -5,7 +5,6 @@ package actors
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
@@ -93,14 +92,6 @@ func (o *Options) setDefaults() {
 	}
 }
 
-type lifecycle uint8
-
-const (
-	fresh lifecycle = iota
-	running
-	stopped
-)
-
 // New returns a Runtime that has touched nothing yet.
 func New(dp Dataplane, opts Options) (*Runtime, error) {
 	check := opts.Table
@@ -115,77 +106,6 @@ func New(dp Dataplane, opts Options) (*Runtime, error) {
 		r.pacer = &pacer{spacing: opts.Pace}
 	}
 	return r, nil
-}
-
-// Start makes the Runtime ready for messages. It touches no table: a table is read when its
-// first message comes.
-func (r *Runtime) Start() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state != fresh {
-		return
-	}
-	handler := zerolog.NewSlogHandler(r.opts.Logger.Level(zerolog.WarnLevel))
-	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(handler)
-	}))
-	// A message to an actor that is gone is answered as well.
-	r.system.EventStream.Subscribe(func(e any) {
-		if dead, ok := e.(*actor.DeadLetterEvent); ok {
-			r.bury(dead.Message)
-		}
-	})
-	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.state = running
-}
-
-// Stop takes no more messages, waits until all that were taken are answered, and ends. When
-// ctx ends first, the operation under way is ended and what is still pending is answered
-// Unavailable. The rules stay in the kernel. Stopping twice is safe.
-func (r *Runtime) Stop(ctx context.Context) error {
-	r.mu.Lock()
-	was := r.state
-	r.state = stopped
-	r.mu.Unlock()
-	if was != running {
-		return nil
-	}
-	var waits []chan struct{}
-	for _, pid := range r.pids {
-		done := make(chan struct{})
-		waits = append(waits, done)
-		r.system.Root.Send(pid, drain{done})
-	}
-	err := r.await(ctx, waits)
-	r.cancel()
-	for _, s := range r.tables {
-		s.work.Wait()
-	}
-	for _, pid := range r.pids {
-		_ = r.system.Root.PoisonFuture(pid).Wait()
-	}
-	r.system.Shutdown()
-	return err
-}
-
-// await waits for every table to drain; when ctx ends, it has them give up.
-func (r *Runtime) await(ctx context.Context, waits []chan struct{}) error {
-	for _, done := range waits {
-		select {
-		case <-done:
-			continue
-		case <-ctx.Done():
-		}
-		r.cancel()
-		for _, pid := range r.pids {
-			r.system.Root.Send(pid, abort{})
-		}
-		for _, d := range waits {
-			<-d
-		}
-		return ctx.Err()
-	}
-	return nil
 }
 
 // PID returns the actor of a table, for senders that are actors of the same system (see
@@ -203,16 +123,6 @@ func (r *Runtime) PID(id rules.TableID) (*actor.PID, error) {
 // System returns the actor system that the table actors live in, for feature actors that
 // are to live beside them.
 func (r *Runtime) System() *actor.ActorSystem { return r.system }
-
-func (l lifecycle) err() error {
-	switch l {
-	case fresh:
-		return ErrNotStarted
-	case stopped:
-		return ErrStopped
-	}
-	return nil
-}
 
 // spawn starts the actor of a table.
 func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
@@ -285,20 +195,6 @@ func (r *Runtime) post(id rules.TableID, items []*item) error {
 	}
 }
 
-// bury answers a message that came to an actor which is gone.
-func (r *Runtime) bury(message any) {
-	switch m := message.(type) {
-	case *envelope:
-		for _, it := range m.items {
-			r.deliver(it, m.to.refusal(it))
-		}
-	case drain:
-		close(m.done)
-	case inquiry:
-		m.answer <- TableStatus{Table: m.of}
-	}
-}
-
 // deliver gives an answer to who waits for it. A callback that panics harms nobody else's
 // answer.
 func (r *Runtime) deliver(it *item, a Answer) {
@@ -316,20 +212,6 @@ func (r *Runtime) deliver(it *item, a Answer) {
 	case r.opts.OnAnswer != nil:
 		r.opts.OnAnswer(a)
 	}
-}
-
-// fatal tells that a table's actor has ended by itself.
-func (r *Runtime) fatal(err error) {
-	r.opts.Logger.Error().Err(err).Msg("a table actor has ended")
-	if r.opts.Fatal == nil {
-		return
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			r.opts.Logger.Error().Interface("panic", p).Msg("panic in the callback for the end of a table actor")
-		}
-	}()
-	r.opts.Fatal(err)
 }
 
 // observe tells an event. It is called by table actors and beside them; a callback that

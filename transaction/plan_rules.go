@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// resolveKernel brings a kernel chain's policy and our rules in it in order.
+func (t *Txn) resolveKernel(c *chain, writes []write) []write {
+	cause := t.cause[c.name]
+	if policy := cmp.Or(c.wantedPolicy, c.leftPolicy); policy != "" && policy != c.policy {
+		c.policy = policy
+		if i, ok := t.writer[key{kind: 'p', chain: c.name}]; ok {
+			cause = i
+		}
+		l := rules.Line{Command: rules.Declare, Chain: c.name, Policy: c.policy}
+		writes = append(writes, write{section: policies, chain: c.name, cause: cause, lines: []rules.Line{l}})
+	}
+	if len(c.lists) > 0 || c.rows != nil || c.removed != nil || c.unhook != nil {
+		writes = t.resolveRules(c, writes)
+	}
+	return writes
+}
+
+// resolveRules writes the changes of a kernel chain's rules.
+func (t *Txn) resolveRules(c *chain, writes []write) []write {
+	c.rows, c.removed = t.reconcile(c), nil
+	e := c.editsOf(c.rows)
+	if len(e.inserts)+len(e.appends) > 0 {
+		t.touchDirty(c.needs)
+	}
+	t.plan.Frees = t.plan.Frees || len(e.deletes) > 0
+	for _, r := range e.deletes {
+		writes = append(writes, t.ruleWrite(ruleDeletes, rules.Delete, c.name, r))
+	}
+	for _, r := range slices.Backward(e.inserts) {
+		writes = append(writes, t.ruleWrite(ruleInserts, rules.Insert, c.name, r))
+	}
+	for _, r := range e.appends {
+		writes = append(writes, t.ruleWrite(ruleAppends, rules.Append, c.name, r))
+	}
+	t.setListJumps(c)
+	lines := make([]rules.SavedRule, len(c.rows))
+	for i, r := range c.rows {
+		lines[i] = r.SavedRule
+	}
+	c.lines, c.rows = lines, nil
+	return writes
+}
+
+// ruleWrite is one line of a kernel chain, with the message that last wrote the rule. A rule
+// that is put in and that no message of the batch wrote is a repair.
+func (t *Txn) ruleWrite(s section, cmd rules.Command, chain string, r rules.Rule) write {
+	w := write{
+		section: s, chain: chain, cause: t.cause[chain], repair: cmd != rules.Delete,
+		lines: []rules.Line{{Command: cmd, Chain: chain, Rule: r}},
+	}
+	for i, m := range slices.Backward(t.msgs) {
+		b, ok := m.Body.(EditRules)
+		if ok && b.Chain == chain && slices.ContainsFunc(b.Edits, func(e Edit) bool { return t.same(e.Rule, r) }) {
+			w.cause, w.repair = i, false
+			break
+		}
+	}
+	return w
+}
