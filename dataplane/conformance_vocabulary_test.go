@@ -238,18 +238,35 @@ func TestVocabulary(t *testing.T) {
 			got[fmt.Sprintf("%s%d", b, v)] = out
 		})
 	})
+	mapped := inUserNamespace(t)
+	if *update && mapped {
+		t.Fatal("the vocabulary is written by root: in a user namespace the kernel refuses some rules")
+	}
 	if *update {
 		writeVocabulary(t, list, got)
 		return
 	}
 	for in, out := range got {
 		for i, r := range list {
+			if mapped && strings.Contains(r.rule, "-owner ") {
+				continue // the kernel refuses ids that the user namespace does not map
+			}
 			want, ok := dataplane.LookUp(in, r.table, r.rule)
 			if diff := cmp.Diff(want, out[i]); diff != "" || !ok {
 				t.Errorf("%s %s %s (-vocabulary +tool; -update writes it anew):\n%s", in, r.table, r.rule, diff)
 			}
 		}
 	}
+}
+
+// inUserNamespace tells whether the test's ids are not the machine's own.
+func inUserNamespace(t *testing.T) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(string(text)), " ") != "0 0 4294967295"
 }
 
 // writeVocabulary writes one line for each rule; combinations with the same answer share it.
