@@ -97,3 +97,30 @@ func TestPanicInObserve(t *testing.T) {
 		}
 	}
 }
+
+// After the end of a stop's patience nothing is begun any more: what comes then is answered
+// at once, though every operation of the dataplane fails in passing by now.
+func TestNothingBeginsAfterAnAbort(t *testing.T) {
+	sim := dataplane.NewSim(dataplane.NFT)
+	sim.Hook = func(dataplane.Call) error { return &dataplane.RestoreError{Class: dataplane.Unknown} }
+	answers := make(chan Answer, 1)
+	rt, err := New(sim, Options{OnAnswer: func(a Answer) { answers <- a }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt.Start()
+	pid, err := rt.PID(filterTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := rt.System().Root
+	root.Send(pid, abort{})
+	body := transaction.RewriteChains{Chains: []rules.Chain{{Name: "tw-a"}}}
+	root.Send(pid, Request{Message: transaction.Message{ID: "late", Body: body}})
+	if a := <-answers; a.Result != Unavailable || !errors.Is(a.Err, ErrStopped) {
+		t.Errorf("%+v", a)
+	}
+	if err := rt.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+}

@@ -36,6 +36,7 @@ type shell struct {
 	refresh  bool           // a refresh of the timer's is in the mail
 	panics   []time.Time
 	drained  chan<- struct{} // not nil: closed when all is answered
+	aborted  bool            // nothing is begun any more, and all is answered
 	stopped  bool
 
 	depth atomic.Int64   // messages of Go callers that no batch has taken; senders read it
@@ -84,12 +85,17 @@ func (s *shell) Receive(ctx actor.Context) {
 		m.answer <- s.status()
 	case drain:
 		s.drained = m.done
+		s.stopTimer(refreshTimer)
+		s.stopTimer(graceTimer)
 		s.advance(nil)
 	case own:
 		s.advance(owning(m))
 	case abort:
-		s.stopTimer(restTimer)
-		s.advance(stopNow{})
+		s.aborted = true
+		for timer := range s.timers {
+			s.stopTimer(timer)
+		}
+		s.advance(nil)
 	case *actor.Stopping:
 		s.stopping()
 	}
@@ -128,7 +134,7 @@ func (s *shell) itemOf(sender *actor.PID, m Request) *item {
 // take puts messages into the batch that is gathered, and starts on it when idle: by a
 // message to itself, so that all that is in the mailbox already comes along.
 func (s *shell) take(items []*item) {
-	if s.stopped {
+	if s.stopped || s.aborted {
 		for _, it := range items {
 			s.rt.deliver(it, s.refusal(it))
 		}
@@ -181,12 +187,18 @@ func (s *shell) advance(e event) {
 			}
 		}
 	}
+	if s.aborted {
+		s.carryOut(s.core.step(s.now(), stopNow{})) // whatever the last operation has led to
+	}
 	s.finishDrain()
 }
 
+// ending tells whether nothing of our own making is to be begun any more.
+func (s *shell) ending() bool { return s.stopped || s.aborted || s.drained != nil }
+
 // mayBegin tells whether a batch may be taken now; if later, a timer is set.
 func (s *shell) mayBegin() bool {
-	if s.inFlight || s.stopped {
+	if s.inFlight || s.stopped || s.aborted {
 		return false
 	}
 	wait, pending := s.core.due(s.now())

@@ -54,7 +54,7 @@ func (s *shell) startTimers() {
 // hosts of a fleet do not all look at once.
 func (s *shell) armRefresh() {
 	d := s.rt.opts.Refresh
-	if d <= 0 || s.stopped {
+	if d <= 0 || s.ending() {
 		return
 	}
 	if !s.rt.opts.NoJitter {
@@ -84,7 +84,7 @@ func (s *shell) timeUp(timer int) {
 // an earlier refresh still waits for its turn there is no second one.
 func (s *shell) refreshNow() {
 	s.armRefresh()
-	if s.refresh || s.stopped {
+	if s.refresh || s.ending() {
 		return
 	}
 	var body transaction.Body = transaction.Cleanup{}
@@ -106,7 +106,7 @@ func (s *shell) refreshNow() {
 
 // endGrace is the loud fallback for owners that never say InSync.
 func (s *shell) endGrace() {
-	if !s.core.state.Grace() || s.stopped {
+	if !s.core.state.Grace() || s.ending() {
 		return
 	}
 	s.rt.opts.Logger.Warn().Stringer("table", s.core.id).Dur("after", s.rt.opts.GraceTimeout).

@@ -69,7 +69,10 @@ func killWishes(version string, size int) []transaction.Message {
 	}
 	ssh := killRule("-p tcp --dport 22 -j ACCEPT")
 	if version == "old" {
-		return append(msgs, by("web", transaction.InsertRule("FORWARD", ssh, transaction.InsertTop)))
+		return append(msgs,
+			by("web", transaction.InsertRule("FORWARD", ssh, transaction.InsertTop)),
+			by("web", transaction.SetPolicy{Chain: "FORWARD", Policy: "ACCEPT"}),
+		)
 	}
 	return append(msgs,
 		by("web", rewriteOf("tw-new", "-j RETURN")),
