@@ -300,3 +300,39 @@ func TestSpacing(t *testing.T) {
 		}
 	})
 }
+
+// A stop under load is done within the run that is under way and one more, which takes all
+// that is pending.
+func TestStopUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := dataplane.NewSim(dataplane.NFT)
+		sim.Hook = func(c dataplane.Call) error {
+			if c.Op == dataplane.OpRestore {
+				time.Sleep(time.Second)
+			}
+			return nil
+		}
+		var applied atomic.Int64
+		rt := newRuntime(t, sim, actors.Options{OnAnswer: func(a actors.Answer) {
+			if a.Result == actors.Applied {
+				applied.Add(1)
+			}
+		}})
+		for i := range 5000 {
+			if err := rt.Tell(filter4, transaction.Message{Body: body(fmt.Sprintf("tw-%d", i))}); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				synctest.Wait() // the first is under way
+			}
+		}
+		start := time.Now()
+		if err := rt.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d > 2*time.Second || applied.Load() != 5000 {
+			t.Errorf("%d answers after %v", applied.Load(), d)
+		}
+		time.Sleep(2 * time.Second) // of the bubble's time, for the actor library's log throttle
+	})
+}

@@ -124,3 +124,25 @@ func TestNothingBeginsAfterAnAbort(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A restart of the actor by its supervisor loses neither the state nor what waits: both are
+// outside of what a restart throws away.
+func TestRestartKeepsTheState(t *testing.T) {
+	rt := startRuntime(t, Options{Fatal: func(err error) { t.Errorf("fatal: %v", err) }})
+	ctx := context.Background()
+	if a, err := rt.Owner("a", 0).RewriteChains(ctx, filterTable, rules.Chain{Name: "tw-a"}); err != nil || a.Err != nil {
+		t.Fatal(err, a.Err)
+	}
+	pid, err := rt.PID(filterTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan TableStatus)
+	close(closed)
+	for range 3 {
+		rt.System().Root.Send(pid, inquiry{filterTable, closed}) // a panic outside of the guarded logic
+	}
+	if a, err := rt.Owner("b", 0).RewriteChains(ctx, filterTable, rules.Chain{Name: "tw-a"}); err != nil || !errors.Is(a.Err, transaction.ErrOwned) {
+		t.Errorf("after the restarts: %+v, %v", a, err)
+	}
+}
