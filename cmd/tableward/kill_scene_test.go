@@ -107,11 +107,12 @@ func rewriteOf(name string, texts ...string) transaction.Body {
 	return transaction.RewriteChains{Chains: []rules.Chain{c}}
 }
 
-// numbered returns rules that are long enough for few of them to fill a pipe.
+// numbered returns rules that are long enough for few of them to fill a pipe. In a user
+// namespace nft takes no more than some hundred rules at once, however short.
 func numbered(version string, size int) []string {
 	texts := make([]string, size)
 	for i := range texts {
-		texts[i] = fmt.Sprintf("-p tcp -m tcp --dport %d -m comment --comment %s-%s -j ACCEPT", 1+i, version, strings.Repeat("x", 100))
+		texts[i] = fmt.Sprintf("-p tcp -m tcp --dport %d -m comment --comment %s-%s -j ACCEPT", 1+i, version, strings.Repeat("x", 240))
 	}
 	return texts
 }

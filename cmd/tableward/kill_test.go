@@ -26,7 +26,7 @@ const (
 
 const (
 	fewRules  = 3
-	manyRules = 700 // more than two pipes full
+	manyRules = 140 // two chains of these are more than a pipe holds
 	pipeSize  = 64 << 10
 )
 
@@ -71,7 +71,11 @@ func (p killPoint) bytes(block int) int {
 	case atBefore:
 		return 0
 	case atHalf:
-		return block * p.part / p.parts
+		part := block * p.part / p.parts
+		if p.victim == killRuntime && !p.short {
+			part = max(0, part-pipeSize) // the rest of it is in the pipe
+		}
+		return part
 	}
 	return block
 }
