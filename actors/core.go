@@ -90,6 +90,7 @@ type (
 	}
 	doNews    struct{ answer Answer } // what became of a message that had been answered before
 	doWait    struct{ item *item }    // it waits for its kernel chain
+	doLost    struct{ err error }     // rule counters may be lost
 	doBroken  struct{ err error }     // a repair that the kernel refused is left undone
 	doRead    struct{}
 	doCanon   struct{ rules []rules.Rule }
@@ -104,6 +105,7 @@ type (
 func (doReply) isEffect()   {}
 func (doNews) isEffect()    {}
 func (doWait) isEffect()    {}
+func (doLost) isEffect()    {}
 func (doBroken) isEffect()  {}
 func (doRead) isEffect()    {}
 func (doCanon) isEffect()   {}

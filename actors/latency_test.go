@@ -104,10 +104,11 @@ func newLatency(b *testing.B, backend dataplane.Backend) *latency {
 		}
 	})
 	l := &latency{plain: newPlainTool(b, path, backend)}
+	l.spacing = actors.LegacySpacing
 	if backend == dataplane.NFT {
 		l.spacing = actors.NFTPace
 	}
-	l.rt = newRuntime(b, timedKernel{k, l}, actors.Options{Pace: l.spacing, Refresh: -1})
+	l.rt = newRuntime(b, timedKernel{k, l}, actors.Options{Refresh: -1}.For(k.Info().Backend))
 	var msgs []transaction.Message
 	for i := range latencyChains {
 		hook := transaction.InsertRule("INPUT", rule("-j "+chainName(i)), transaction.InsertBottom)

@@ -35,6 +35,7 @@ const (
 	EventLate                              // a message that had been answered Unavailable is in the kernel, or refused
 	EventWaits                             // a message waits for its kernel chain; Answer has its id and no result
 	EventBroken                            // what a stranger broke cannot be put back now; Err says what and why
+	EventCountersLost                      // a legacy tool was killed at work: rule counters of the table may be zero
 	EventGraceTimeout                      // grace ends by its timer
 	EventWait                              // a rest begins, since the environment is in passing trouble
 )
@@ -206,6 +207,8 @@ func (m *Machine) drive(id rules.TableID, effects []effect) {
 			m.emit(Event{Table: id, Kind: EventLate, Answer: &e.answer})
 		case doWait:
 			m.emit(waitEvent(id, c, e))
+		case doLost:
+			m.emit(Event{Table: id, Kind: EventCountersLost, Err: e.err})
 		case doBroken:
 			m.emit(Event{Table: id, Kind: EventBroken, Err: e.err})
 		case doRest:

@@ -487,3 +487,25 @@ func TestIncompatibleTable(t *testing.T) {
 		"read", "restore -IINPUT", "0s 2 late applied", "0s 4 applied",
 	)
 }
+
+// A legacy tool that was killed at work may have cost the table its counters: an event says so.
+func TestLostCountersAreTold(t *testing.T) {
+	b := newBench(t, dataplane.Legacy, transaction.Config{})
+	lost := 0
+	b.m = actors.NewMachine(actors.MachineConfig{
+		Dataplane: b.sim,
+		Table:     func(rules.TableID) transaction.Config { return transaction.Config{Prefixes: []string{"tw-"}} },
+		Observe: func(e actors.Event) {
+			if e.Kind == actors.EventCountersLost {
+				lost++
+			}
+		},
+	})
+	b.failing(1, &dataplane.RestoreError{Class: dataplane.Unknown, ExitCode: -1, CountersLost: true})
+	b.write("1", "tw-a", "-j ACCEPT")
+	b.m.Settle()
+	b.m.Advance(time.Second)
+	if lost != 1 {
+		t.Errorf("%d events, want 1", lost)
+	}
+}

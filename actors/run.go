@@ -200,6 +200,9 @@ func (c *core) trouble(err error) []effect {
 		return c.isolate() // no line is trusted: halves
 	case dataplane.Unknown:
 		c.stale = true
+		if re.CountersLost {
+			return append([]effect{doLost{err}}, c.rest()...)
+		}
 	}
 	return c.rest()
 }

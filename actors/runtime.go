@@ -81,6 +81,18 @@ type Runtime struct {
 	inSyncs []string // owners that are in sync, for tables that are started later
 }
 
+// For sets Pace and Spacing as they are right for a kernel's backend: "nft" or "legacy", as
+// dataplane.Info has it. For any other nothing is set.
+func (o Options) For(backend string) Options {
+	switch backend {
+	case "nft":
+		o.Pace = NFTPace
+	case "legacy":
+		o.Spacing = LegacySpacing
+	}
+	return o
+}
+
 func (o *Options) setDefaults() {
 	if o.Clock == nil {
 		o.Clock = RealClock{}

@@ -235,6 +235,10 @@ func (s *shell) carryOut(effects []effect) {
 			s.rt.observe(Event{Table: s.core.id, Kind: EventLate, Answer: &op.answer})
 		case doWait:
 			s.rt.observe(waitEvent(s.core.id, s.core, op))
+		case doLost:
+			s.rt.opts.Logger.Warn().Err(op.err).Stringer("table", s.core.id).
+				Msg("a legacy tool was killed at work: rule counters of the table may be lost")
+			s.rt.observe(Event{Table: s.core.id, Kind: EventCountersLost, Err: op.err})
 		case doBroken:
 			s.rt.opts.Logger.Warn().Err(op.err).Msg("what a stranger broke cannot be put back now")
 			s.rt.observe(Event{Table: s.core.id, Kind: EventBroken, Err: op.err})

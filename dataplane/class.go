@@ -54,6 +54,9 @@ type RestoreError struct {
 	Stderr   string // as the tool wrote it
 	Reason   string // the tool's own words on one line, without the program's name
 	Err      error  // the cause below, where there is one
+	// CountersLost tells that the tool was killed while it may have been replacing a legacy
+	// table: rule counters of the whole table may be zero now, foreign ones included.
+	CountersLost bool
 }
 
 // Error returns the class, the line and the reason.

@@ -144,6 +144,7 @@ func (k *Kernel) Restore(ctx context.Context, id rules.TableID, input []byte) er
 		return k.restore(ctx, t, k.ns.enter, k.toolLockFile(t), input)
 	})
 	if re = k.explain(re); re != nil {
+		re.CountersLost = re.Class == Unknown && k.backend == Legacy
 		return re
 	}
 	return nil

@@ -96,10 +96,7 @@ func (d *daemon) begin() error {
 		Adjust: d.adjust, Observe: d.inbox.event, Fatal: d.inbox.fatal, Logger: d.log,
 		Refresh: orNever(d.flags.refresh), GraceTimeout: orNever(d.flags.grace),
 	}
-	if info.Backend == string(dataplane.NFT) {
-		opts.Pace = actors.NFTPace
-	}
-	rt, err := actors.New(d.kernel, opts)
+	rt, err := actors.New(d.kernel, opts.For(info.Backend))
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
