@@ -40,6 +40,12 @@ func (l *ledger) refuse(id string) {
 	delete(l.accepted, id)
 }
 
+func (l *ledger) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.accepted)
+}
+
 func (l *ledger) observe(e actors.Event) {
 	if e.Kind != actors.EventAnswer {
 		return
@@ -67,23 +73,26 @@ func (l *ledger) check(t *testing.T) {
 // that are given up and runtimes that are stopped in the middle: each message that was
 // taken has exactly one answer, and nothing stays behind.
 func TestOneAnswerEachWhateverHappens(t *testing.T) {
-	total, runtimes := 20_000, 8
+	total, most := 20_000, 4_000
 	if os.Getenv("TABLEWARD_SOAK") != "" {
-		total, runtimes = 1_000_000, 100
+		total, most = 1_000_000, 20_000
 	}
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	goroutines := runtime.NumGoroutine()
 	seed := uint64(1)
-	for life := range runtimes {
+	lives, sent := 0, 0
+	for ; sent < total; lives++ {
 		l := &ledger{accepted: map[string]bool{}, answers: map[string]int{}}
-		oneLife(t, l, total/runtimes, rand.New(rand.NewPCG(seed, uint64(life))))
+		oneLife(t, l, most, rand.New(rand.NewPCG(seed, uint64(lives))))
 		l.check(t)
+		sent += len(l.accepted)
 		if t.Failed() {
 			return
 		}
 	}
+	t.Logf("%d messages in %d runtimes", sent, lives)
 	waitFor(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -102,8 +111,9 @@ func waitFor(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// oneLife runs one runtime from start to stop, which may come while senders are at work.
-func oneLife(t *testing.T, l *ledger, total int, rnd *rand.Rand) {
+// oneLife runs one runtime from start to stop, which may come while senders are at work, for
+// about as many messages as most.
+func oneLife(t *testing.T, l *ledger, most int, rnd *rand.Rand) {
 	sim := dataplane.NewSim([]dataplane.Backend{dataplane.NFT, dataplane.Legacy}[rnd.IntN(2)])
 	faults := rand.New(rand.NewPCG(rnd.Uint64(), 1))
 	var mu sync.Mutex
@@ -139,14 +149,16 @@ func oneLife(t *testing.T, l *ledger, total int, rnd *rand.Rand) {
 		t.Fatal(err)
 	}
 	rt.Start()
-	early := rnd.IntN(2) == 0
 	var wg sync.WaitGroup
 	for s := range soakSenders {
 		r := rand.New(rand.NewPCG(rnd.Uint64(), uint64(s)))
-		wg.Go(func() { sender(rt, l, r, s, total/soakSenders) })
+		wg.Go(func() { sender(rt, l, r, s, most/soakSenders) })
 	}
-	if !early {
+	if rnd.IntN(2) == 0 { // else it is stopped while they are at work
 		wg.Wait()
+	} else {
+		share := rnd.IntN(most / 2)
+		waitFor(t, "the senders", func() bool { return l.size() >= share })
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rnd.IntN(200))*time.Millisecond)
 	defer cancel()
@@ -189,22 +201,25 @@ func sender(rt *actors.Runtime, l *ledger, r *rand.Rand, n, total int) {
 	}
 }
 
-var soakTexts = []string{
-	"-j ACCEPT", "-j RETURN", "-s 10.0.0.1/32 -j ACCEPT", "-j tw-shared", "-p tcp --bogus -j ACCEPT", "-j NOPE", "-j MASQUERADE",
-}
+var (
+	goodTexts = []string{"-j ACCEPT", "-j RETURN", "-s 10.0.0.1/32 -j ACCEPT", "-j tw-shared"}
+	badTexts  = []string{"-p tcp --bogus -j ACCEPT", "-j NOPE", "-j MASQUERADE"}
+)
 
+// soakBody is what a sender says: mostly rewrites, one in a hundred of them bad.
 func soakBody(r *rand.Rand, n int) transaction.Body {
 	name := fmt.Sprintf("tw-%d-%d", n, r.IntN(4))
-	text := soakTexts[r.IntN(len(soakTexts))]
-	switch r.IntN(10) {
-	case 0:
+	switch p := r.IntN(200); {
+	case p < 10:
 		return transaction.DeleteChains{Chains: []string{name}}
-	case 1:
+	case p < 14:
 		return transaction.InsertRule("INPUT", rule("-j "+name), transaction.InsertTop)
-	case 2:
+	case p < 18:
 		return transaction.RemoveRule("INPUT", rule("-j "+name), false)
-	case 3:
+	case p < 19:
 		return transaction.Refresh{}
+	case p < 21:
+		return transaction.RewriteChains{Chains: []rules.Chain{chainOf(name, badTexts[r.IntN(len(badTexts))])}}
 	}
-	return transaction.RewriteChains{Chains: []rules.Chain{chainOf(name, text)}}
+	return transaction.RewriteChains{Chains: []rules.Chain{chainOf(name, goodTexts[r.IntN(len(goodTexts))])}}
 }

@@ -30,18 +30,19 @@ func (t *Txn) resolveKernel(c *chain, writes []write) []write {
 func (t *Txn) resolveRules(c *chain, writes []write) []write {
 	c.rows, c.removed = t.reconcile(c), nil
 	e := c.editsOf(c.rows)
+	authors := t.authors(c.name)
 	if len(e.inserts)+len(e.appends) > 0 {
 		t.touchDirty(c.needs)
 	}
 	t.plan.Frees = t.plan.Frees || len(e.deletes) > 0
 	for _, r := range e.deletes {
-		writes = append(writes, t.ruleWrite(ruleDeletes, rules.Delete, c.name, r))
+		writes = append(writes, t.ruleWrite(ruleDeletes, rules.Delete, c.name, r, authors))
 	}
 	for _, r := range slices.Backward(e.inserts) {
-		writes = append(writes, t.ruleWrite(ruleInserts, rules.Insert, c.name, r))
+		writes = append(writes, t.ruleWrite(ruleInserts, rules.Insert, c.name, r, authors))
 	}
 	for _, r := range e.appends {
-		writes = append(writes, t.ruleWrite(ruleAppends, rules.Append, c.name, r))
+		writes = append(writes, t.ruleWrite(ruleAppends, rules.Append, c.name, r, authors))
 	}
 	t.setListJumps(c)
 	lines := make([]rules.SavedRule, len(c.rows))
@@ -52,19 +53,34 @@ func (t *Txn) resolveRules(c *chain, writes []write) []write {
 	return writes
 }
 
+// authors returns, for the rules of a kernel chain by each text that they have, the message of
+// the batch that wrote them last.
+func (t *Txn) authors(chain string) map[string]int {
+	out := map[string]int{}
+	for i, m := range t.msgs {
+		b, ok := m.Body.(EditRules)
+		if !ok || b.Chain != chain {
+			continue
+		}
+		for _, e := range b.Edits {
+			out[e.Rule.String()] = i
+			for _, line := range t.s.canonOf(e.Rule) {
+				out[line] = i
+			}
+		}
+	}
+	return out
+}
+
 // ruleWrite is one line of a kernel chain, with the message that last wrote the rule. A rule
 // that is put in and that no message of the batch wrote is a repair.
-func (t *Txn) ruleWrite(s section, cmd rules.Command, chain string, r rules.Rule) write {
+func (t *Txn) ruleWrite(s section, cmd rules.Command, chain string, r rules.Rule, authors map[string]int) write {
 	w := write{
 		section: s, chain: chain, cause: t.cause[chain], repair: cmd != rules.Delete,
 		lines: []rules.Line{{Command: cmd, Chain: chain, Rule: r}},
 	}
-	for i, m := range slices.Backward(t.msgs) {
-		b, ok := m.Body.(EditRules)
-		if ok && b.Chain == chain && slices.ContainsFunc(b.Edits, func(e Edit) bool { return t.same(e.Rule, r) }) {
-			w.cause, w.repair = i, false
-			break
-		}
+	if i, ok := authors[r.String()]; ok {
+		w.cause, w.repair = i, false
 	}
 	return w
 }
