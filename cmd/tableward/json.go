@@ -95,7 +95,7 @@ func (r *applyRun) jsonOutput(code int) applyOutput {
 		})
 	}
 	if r.dry != nil {
-		out.Blocks = r.dry.blocks
+		out.Blocks = r.dry.inOrder()
 	}
 	return out
 }

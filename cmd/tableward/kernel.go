@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 
@@ -61,6 +62,18 @@ type dryBlock struct {
 	IP    rules.IPVersion `json:"ip"`
 	Table string          `json:"table"`
 	Input string          `json:"input"`
+}
+
+// inOrder returns the blocks, those of each table in the order in which they came: the deletes
+// of one table may come beside what the next one is sent.
+func (d *dryKernel) inOrder() []dryBlock {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	blocks := slices.Clone(d.blocks)
+	slices.SortStableFunc(blocks, func(a, b dryBlock) int {
+		return rules.TableID{IPVersion: a.IP, Name: a.Table}.Compare(rules.TableID{IPVersion: b.IP, Name: b.Table})
+	})
+	return blocks
 }
 
 func (d *dryKernel) Restore(_ context.Context, id rules.TableID, input []byte) error {

@@ -79,7 +79,7 @@ func (a *app) daemon(ctx context.Context, f *flags, args []string, stdout, stder
 		return &exitError{exitInterrupted, errors.New("a second signal: ended at once")}
 	}
 	if d.dry != nil {
-		printBlocks(stdout, d.dry.blocks)
+		printBlocks(stdout, d.dry.inOrder())
 	}
 	if closeErr := d.kernel.Close(); err == nil {
 		err = closeErr

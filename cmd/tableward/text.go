@@ -79,7 +79,7 @@ func (r *applyRun) explainUnavailable(o outcome, reason string) {
 func (r *applyRun) printText(code int) error {
 	w := bufio.NewWriter(r.stdout)
 	if r.dry != nil {
-		printBlocks(w, r.dry.blocks)
+		printBlocks(w, r.dry.inOrder())
 		if err := w.Flush(); err != nil {
 			return err
 		}
