@@ -15,7 +15,7 @@ const NFTPace = 20 * time.Millisecond
 // LegacySpacing is Options.Spacing for a kernel on legacy. A block there takes milliseconds
 // for the whole table, however little it changes; who waits this little for others to come
 // along halves the blocks under load, and an idle table does not wait at all.
-const LegacySpacing = 500 * time.Microsecond
+const LegacySpacing = 200 * time.Microsecond
 
 // pacer hands out places for the nft commits of one namespace, in the order in which the
 // tables ask. It excludes nobody: a table whose tool hangs holds no other up.
