@@ -5,6 +5,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
@@ -27,9 +28,12 @@ func (r *Runtime) Start() {
 		return
 	}
 	handler := zerolog.NewSlogHandler(r.opts.Logger.Level(zerolog.WarnLevel))
-	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(handler)
-	}))
+	r.system = actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(handler) }),
+		// Each dead letter starts a goroutine of the library's log throttle that lives as long
+		// as its interval; a second would outlive the Runtime and show in who tests for leaks.
+		actor.WithDeadLetterThrottleInterval(time.Millisecond),
+	)
 	// A message to an actor that is gone is answered as well.
 	r.system.EventStream.Subscribe(func(e any) {
 		if dead, ok := e.(*actor.DeadLetterEvent); ok {
