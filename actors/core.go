@@ -10,6 +10,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/tableward/tableward/dataplane"
 	"github.com/tableward/tableward/rules"
 	"github.com/tableward/tableward/transaction"
 )
@@ -33,9 +34,15 @@ type core struct {
 	run     *run      // nil when idle
 	// noCanon: what the tool reads back cannot be asked; it is learned from a read after
 	// each write.
-	noCanon bool
-	resting bool // in backoff: wakes by a tick
-	backoff *backoff.ExponentialBackOff
+	noCanon  bool
+	resting  bool    // in backoff: wakes by a tick
+	trier    bool    // rules can be tried away from the live table
+	suspects []*item // the search for messages at fault did not get to them in time
+	later    []*item // landed, and must stay on top of what is older and held back
+	backTo   uint64  // last in order of what was put back into the mail
+	hunted   bool    // the last batch was one of suspects: mail goes first now
+	chunk    int     // so many suspects are tried at once
+	backoff  *backoff.ExponentialBackOff
 }
 
 // item is one message on its way to its answer.
@@ -50,6 +57,9 @@ type item struct {
 	answered bool         // it has its answer
 	landed   bool         // it was in the kernel; it goes along where an earlier one is tried after it
 	done     bool         // nothing is left to try: it is in the kernel, or refused; a parked item is not
+	off      bool         // put off: it is among the suspects
+	deferred bool         // put off once for want of another that was put off
+	step     int          // of its batch's record: the last try that failed with it in
 }
 
 // The events of a core. mail may come at any time; the others answer an effect.
@@ -66,6 +76,10 @@ type (
 		canons []rules.Canon // nil when it cannot be had
 	}
 	restoreDone struct{ err error }
+	tryDone     struct {
+		trial dataplane.Trial
+		err   error
+	}
 	// owning makes chain names ours.
 	owning struct{ names []string }
 	// stopNow answers all that has no answer; nothing is tried any more.
@@ -77,6 +91,7 @@ func (tick) isEvent()        {}
 func (readDone) isEvent()    {}
 func (canonDone) isEvent()   {}
 func (restoreDone) isEvent() {}
+func (tryDone) isEvent()     {}
 func (owning) isEvent()      {}
 func (stopNow) isEvent()     {}
 
@@ -99,7 +114,9 @@ type (
 		phase phase
 		frees bool // the kernel has something to get rid of afterwards
 	}
-	doRest struct{ after time.Duration }
+	doTry    struct{ batch dataplane.Batch } // away from the live table
+	doRest   struct{ after time.Duration }
+	doRecord struct{ record BatchRecord } // a batch is over
 )
 
 func (doReply) isEffect()   {}
@@ -111,6 +128,8 @@ func (doRead) isEffect()    {}
 func (doCanon) isEffect()   {}
 func (doRestore) isEffect() {}
 func (doRest) isEffect()    {}
+func (doTry) isEffect()     {}
+func (doRecord) isEffect()  {}
 
 // phase says what a restore is for; its words are those of a message log's faults.
 type phase string
@@ -137,7 +156,7 @@ func newCore(cfg transaction.Config, jitter float64) (*core, error) {
 		backoff.WithMaxElapsedTime(0), // as long as the runtime lives
 	)
 	return &core{
-		id: cfg.Table, state: state, stale: true, backoff: b,
+		id: cfg.Table, state: state, stale: true, backoff: b, trier: cfg.Kinds,
 		mail: batcher[*item]{
 			size:  func(it *item) int { return it.msg.Size() },
 			piece: func(it *item) uint64 { return it.piece },
@@ -152,6 +171,21 @@ func (c *core) busy() bool { return c.run != nil || c.resting }
 // afterwards, when it finds that the core may.
 func (c *core) step(now time.Time, e event) []effect {
 	c.now = now
+	if c.run != nil {
+		c.run.done(now, e)
+	}
+	return c.noted(c.handle(e))
+}
+
+// noted has the record of the batch know the operation that is asked for.
+func (c *core) noted(out []effect) []effect {
+	if n := len(out); n > 0 && c.run != nil {
+		c.run.begin(c.now, out[n-1])
+	}
+	return out
+}
+
+func (c *core) handle(e event) []effect {
 	switch e := e.(type) {
 	case mail:
 		c.pieces++
@@ -159,7 +193,7 @@ func (c *core) step(now time.Time, e event) []effect {
 			c.arrived++
 			it.seq, it.piece = c.arrived, c.pieces
 		}
-		c.mail.add(now, e.items...)
+		c.mail.add(c.now, e.items...)
 		return nil
 	case tick:
 		c.resting = false
@@ -169,6 +203,8 @@ func (c *core) step(now time.Time, e event) []effect {
 		return c.onCanon(e)
 	case restoreDone:
 		return c.onRestore(e)
+	case tryDone:
+		return c.onTry(e)
 	case owning:
 		c.state.Own(e.names...)
 	case stopNow:
@@ -183,38 +219,51 @@ func (c *core) due(now time.Time) (time.Duration, bool) {
 	if c.busy() {
 		return 0, false
 	}
-	return c.mail.due(now)
+	if after, pending := c.mail.due(now); pending {
+		return after, true
+	}
+	return 0, len(c.suspects) > 0
 }
 
 // begin makes one batch of what is pending and starts on it. It does nothing when the core
 // is busy, or nothing is pending.
 func (c *core) begin(now time.Time) []effect {
 	c.now = now
-	batch := []*item(nil)
-	if !c.busy() {
-		batch = c.mail.take()
+	if c.busy() {
+		return nil
 	}
+	if c.mayHunt() {
+		return c.noted(c.hunt())
+	}
+	batch := c.mail.take()
 	if len(batch) == 0 {
 		return nil
 	}
+	c.hunted = false
 	mend := slices.ContainsFunc(batch, func(it *item) bool { return looksAround(it.msg) })
 	if mend {
 		c.state.Mend()
 		c.parked, c.retries = append(c.parked, c.retries...), nil
 	}
-	if len(c.waiting)+len(c.parked) > 0 {
-		batch = slices.Concat(c.parked, c.waiting, batch)
+	if len(c.waiting)+len(c.parked)+len(c.later) > 0 {
+		batch = slices.Concat(c.parked, c.waiting, c.later, batch)
 		slices.SortStableFunc(batch, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
 	}
 	c.waiting, c.parked = nil, nil
-	c.run = &run{groups: [][]*item{batch}}
-	return c.attempt()
+	c.run = c.newRun(batch)
+	return c.noted(c.attempt())
 }
 
-// end notes that the batch under way is over.
-func (c *core) end() {
+// end notes that the batch under way is over, and tells its record.
+func (c *core) end(out []effect) []effect {
+	if c.run != nil {
+		out = c.tellRecord(out)
+		c.keepLater(c.run)
+	}
 	c.run = nil
+	c.state.Forget()
 	c.mail.done(c.now)
+	return out
 }
 
 // looksAround tells whether a message is about the table as it is rather than about a wish.
@@ -229,10 +278,18 @@ func looksAround(m transaction.Message) bool {
 // rest puts what has no answer yet back in front of the mail and waits before it is tried
 // again, together with what has come meanwhile.
 func (c *core) rest() []effect {
-	c.mail.back(c.now, c.run.again()...)
-	c.end()
+	if c.run.hunt {
+		c.suspects = append(c.run.undone(), c.suspects...)
+	} else {
+		back := c.run.undone()
+		c.mail.back(c.now, back...)
+		for _, it := range back {
+			c.backTo = max(c.backTo, it.seq)
+		}
+	}
+	out := c.end(nil)
 	c.resting = true
-	return []effect{doRest{after: c.backoff.NextBackOff()}}
+	return append(out, doRest{after: c.backoff.NextBackOff()})
 }
 
 // giveUp answers all that has no answer: the runtime stops.
@@ -242,9 +299,9 @@ func (c *core) giveUp() []effect {
 		all = c.run.undone()
 		c.run = nil
 	}
-	all = slices.Concat(all, c.mail.all(), c.waiting)
+	all = slices.Concat(all, c.mail.all(), c.waiting, c.suspects)
 	slices.SortStableFunc(all, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
-	c.waiting, c.parked, c.resting = nil, nil, false
+	c.waiting, c.parked, c.suspects, c.later, c.resting = nil, nil, nil, nil, false
 	var out []effect
 	for _, it := range all {
 		out = c.answer(out, it, Unavailable, ErrStopped)
@@ -256,6 +313,10 @@ func (c *core) giveUp() []effect {
 // been answered Unavailable makes news instead: it has one answer.
 func (c *core) conclude(out []effect, it *item, r Result, err error) []effect {
 	late := it.parked && !it.done
+	err = c.dress(err)
+	if c.run != nil && !it.done {
+		c.run.noteOutcome(it, r, err)
+	}
 	it.done = true
 	if late {
 		return append(out, doNews{c.answerOf(it, r, err)})
@@ -291,6 +352,9 @@ func perform(ctx context.Context, dp Dataplane, id rules.TableID, op effect) eve
 		return canonDone{op.rules, canons}
 	case doRestore:
 		return restoreDone{dp.Restore(ctx, id, op.input)}
+	case doTry:
+		trial, err := dp.(Trier).Try(ctx, id, op.batch)
+		return tryDone{trial, err}
 	}
 	return nil
 }
@@ -305,6 +369,5 @@ func (c *core) failRun(err error) []effect {
 	for _, it := range c.run.undone() {
 		out = c.conclude(out, it, Rejected, err)
 	}
-	c.run = nil
-	return out
+	return c.end(out)
 }

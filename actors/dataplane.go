@@ -5,6 +5,7 @@ package actors
 import (
 	"context"
 
+	"github.com/tableward/tableward/dataplane"
 	"github.com/tableward/tableward/rules"
 )
 
@@ -20,4 +21,19 @@ type Dataplane interface {
 	// Canon returns what the tool reads back for each rule; nil where it refuses the rule.
 	// An error means that it cannot be had here, and texts are compared instead.
 	Canon(ctx context.Context, id rules.TableID, rs []rules.Rule) ([]rules.Canon, error)
+}
+
+// Trier is a Dataplane that can try rules away from the live table. With one a batch that
+// the kernel refuses is taken apart there, and rules of a kind that has not been seen before
+// are tried before they are sent. dataplane.Kernel and dataplane.Sim satisfy it.
+type Trier interface {
+	// Try loads a batch where it harms nobody and says what is refused of it. An error means
+	// that it cannot be had now; one that is dataplane.ErrNoScratch, never.
+	Try(ctx context.Context, id rules.TableID, b dataplane.Batch) (dataplane.Trial, error)
+}
+
+// canTry tells whether a Dataplane is a Trier.
+func canTry(dp Dataplane) bool {
+	_, ok := dp.(Trier)
+	return ok
 }

@@ -145,7 +145,7 @@ func Example_rejected() {
 	// a applied
 	// b rejected
 	//   chain tw-b, rule -p tcp --dport 99999 -j ACCEPT
-	//   invalid port/service `99999' specified
+	//   the port 99999 is out of range
 	// c rejected
 	//   chain tw-c, rule -p tcp --dport 81 -j ACCPET
 	//   unknown target ACCPET; did you mean ACCEPT?
@@ -225,8 +225,44 @@ COMMIT
 	// COMMIT
 }
 
-// A feature that is an actor itself asks a table's actor, and goes on with other messages
-// until the answer comes.
+// A feature that is an actor sends what it wants and goes on; the answers come as messages
+// among others.
+func ExampleFeature_Spawn() {
+	ctx := context.Background()
+	sim := dataplane.NewSim(dataplane.NFT)
+	rt, err := actors.New(sim, actors.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rt.Start()
+	defer rt.Stop(ctx)
+
+	type endpoint string // what this feature is told of
+	done := make(chan struct{})
+	web, err := rt.Owner("web", 0).Spawn(func(self *actors.FeatureActor, message any) {
+		switch m := message.(type) {
+		case endpoint:
+			rewrite := transaction.RewriteChains{Chains: []rules.Chain{chain("tw-web", "-d "+string(m)+" -j ACCEPT")}}
+			if err := self.Request(filter, transaction.Message{ID: string(m), Body: rewrite}); err != nil {
+				log.Fatal(err)
+			}
+		case actors.Answer:
+			fmt.Println(m.ID, m.Owner, m.Result)
+			close(done)
+		}
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	web.Post(endpoint("192.0.2.7/32"))
+	<-done
+	web.End()
+	// Output:
+	// 192.0.2.7/32 web applied
+}
+
+// A feature that is an actor of your own making, by protoactor-go, asks a table's actor, and
+// goes on with other messages until the answer comes.
 func ExampleRequest() {
 	ctx := context.Background()
 	sim := dataplane.NewSim(dataplane.NFT)

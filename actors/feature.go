@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/asynkron/protoactor-go/actor"
+
 	"github.com/tableward/tableward/rules"
 	"github.com/tableward/tableward/transaction"
 )
@@ -116,6 +118,68 @@ func (f *Feature) Ask(ctx context.Context, id rules.TableID, body transaction.Bo
 func (f *Feature) Tell(id rules.TableID, body transaction.Body) error {
 	return f.rt.Tell(id, transaction.Message{Owner: f.owner, Priority: f.priority, Body: body})
 }
+
+// FeatureActor is a feature that is an actor beside the tables' actors. The methods of Feature,
+// which wait, may be called by it as well: no table waits for a feature.
+type FeatureActor struct {
+	*Feature
+	pid *actor.PID
+}
+
+// Spawn makes the feature an actor of the Runtime, which must be running. Its receive is
+// called for one message after the other: what Post gave it, and an Answer for each message
+// that Request took. A panic there is logged, and the actor goes on.
+func (f *Feature) Spawn(receive func(self *FeatureActor, message any)) (*FeatureActor, error) {
+	r := f.rt
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if err := r.state.err(); err != nil {
+		return nil, err
+	}
+	a := &FeatureActor{Feature: f}
+	a.pid = r.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		switch m := ctx.Message().(type) {
+		case actor.SystemMessage, actor.AutoReceiveMessage: // of the actor's own life
+		default:
+			defer func() {
+				if p := recover(); p != nil {
+					r.opts.Logger.Error().Interface("panic", p).Str("owner", f.owner).Msg("panic in a feature actor")
+				}
+			}()
+			receive(a, m)
+		}
+	}))
+	return a, nil
+}
+
+// Post puts a message into the actor's own mailbox, from wherever: itself, a timer, another
+// feature. It never waits.
+func (a *FeatureActor) Post(message any) { a.rt.system.Root.Send(a.pid, message) }
+
+// Request sends a message of the feature's to a table's actor, without waiting: its Answer
+// comes into the mailbox. With an error the message was not taken, and no Answer comes.
+func (a *FeatureActor) Request(id rules.TableID, m transaction.Message) error {
+	if m.Body == nil {
+		return fmt.Errorf("message %q has no body", m.ID)
+	}
+	table, err := a.rt.PID(id)
+	if err != nil {
+		return err
+	}
+	m.Owner, m.Priority = a.owner, a.priority
+	// Stop goes behind what is sent under the lock.
+	a.rt.mu.RLock()
+	defer a.rt.mu.RUnlock()
+	if err := a.rt.state.err(); err != nil {
+		return err
+	}
+	a.rt.system.Root.RequestWithCustomSender(table, Request{m}, a.pid)
+	return nil
+}
+
+// End ends the actor when it has handled what is in its mailbox, and waits for that. Answers
+// that come later are lost. It must not be called by the actor itself.
+func (a *FeatureActor) End() { _ = a.rt.system.Root.PoisonFuture(a.pid).Wait() }
 
 // Tell sends messages without waiting, as one piece: they are in one batch. OnAnswer gets
 // the answers.

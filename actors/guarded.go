@@ -60,7 +60,7 @@ func (s *shell) end(err error) {
 
 // start runs an operation beside the mailbox; its result comes back as a message.
 func (s *shell) start(op effect) {
-	s.inFlight = true
+	s.inFlight, s.op = true, op
 	if r, ok := op.(doRestore); ok && r.frees {
 		s.freed = true
 	}
@@ -77,6 +77,16 @@ func (s *shell) start(op effect) {
 	}()
 }
 
+// reportFailure logs a block that was not applied. A delete is best effort: what cannot go is
+// tried again, and shown by the status.
+func (s *shell) reportFailure(result event) {
+	done, ok := result.(restoreDone)
+	block, sent := s.op.(doRestore)
+	if ok && sent && done.err != nil && block.phase == phaseModify && s.rt.ctx.Err() == nil {
+		s.report.failed(s.now(), block.input, done.err)
+	}
+}
+
 // performGuarded turns a panic of the dataplane into an error of which nothing is known.
 func performGuarded(ctx context.Context, dp Dataplane, id rules.TableID, op effect) (result event) {
 	defer func() {
@@ -90,6 +100,8 @@ func performGuarded(ctx context.Context, dp Dataplane, id rules.TableID, op effe
 			result = readDone{err: err}
 		case doCanon:
 			result = canonDone{asked: op.rules}
+		case doTry:
+			result = tryDone{err: err}
 		default:
 			result = restoreDone{err}
 		}

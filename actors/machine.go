@@ -22,6 +22,7 @@ type Event struct {
 	Delete bool
 	Err    error   // of EventRead, EventRestore and EventBroken
 	Answer *Answer // of EventAnswer and EventLate
+	Probes int     // of EventTrial: blocks sent to scratch namespaces
 }
 
 // EventKind says what an Event is about.
@@ -37,6 +38,7 @@ const (
 	EventBroken                            // what a stranger broke cannot be put back now; Err says what and why
 	EventCountersLost                      // a legacy tool was killed at work: rule counters of the table may be zero
 	EventGraceTimeout                      // grace ends by its timer
+	EventTrial                             // rules were tried away from the live table
 	EventWait                              // a rest begins, since the environment is in passing trouble
 )
 
@@ -48,6 +50,8 @@ type MachineConfig struct {
 	Table func(rules.TableID) transaction.Config
 	// Observe gets each event; it may be nil.
 	Observe func(Event)
+	// OnBatch gets the record of each batch; it may be nil.
+	OnBatch func(BatchRecord)
 }
 
 // Machine drives table actors without goroutines and in virtual time: one table after the
@@ -80,6 +84,7 @@ func (m *Machine) core(id rules.TableID) (*core, error) {
 	}
 	cfg := m.cfg.Table(id)
 	cfg.Table = id
+	cfg.Kinds = cfg.Kinds && canTry(m.cfg.Dataplane)
 	c, err := newCore(cfg, 0)
 	if err != nil {
 		return nil, err
@@ -211,6 +216,10 @@ func (m *Machine) drive(id rules.TableID, effects []effect) {
 			m.emit(Event{Table: id, Kind: EventCountersLost, Err: e.err})
 		case doBroken:
 			m.emit(Event{Table: id, Kind: EventBroken, Err: e.err})
+		case doRecord:
+			if m.cfg.OnBatch != nil {
+				m.cfg.OnBatch(e.record)
+			}
 		case doRest:
 			m.emit(Event{Table: id, Kind: EventWait})
 			m.wakes[id] = m.now + e.after
@@ -235,6 +244,9 @@ func record(id rules.TableID, op effect, result event) (Event, bool) {
 	switch op := op.(type) {
 	case doRead:
 		return Event{Table: id, Kind: EventRead, Err: result.(readDone).err}, true
+	case doTry:
+		done := result.(tryDone)
+		return Event{Table: id, Kind: EventTrial, Err: done.err, Probes: done.trial.Probes}, true
 	case doRestore:
 		return Event{
 			Table: id, Kind: EventRestore, Input: op.input, Delete: op.phase == phaseDelete, Err: result.(restoreDone).err,

@@ -16,21 +16,7 @@ func (r *run) undone() []*item {
 }
 
 func (r *run) undoneOf(items []*item) []*item {
-	return slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.done })
-}
-
-// again returns what is to be tried once more after a rest: what is undone, and what came
-// after the first of these and is in the kernel already, so that the order of writes stays.
-func (r *run) again() []*item {
-	all := r.seq
-	if all == nil && len(r.groups) > 0 {
-		all = r.groups[0]
-	}
-	first := slices.IndexFunc(all, func(it *item) bool { return !it.done })
-	if first < 0 {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(all[first:]), func(it *item) bool { return it.done && !it.landed })
+	return slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.done || it.off })
 }
 
 // setAside leaves an item to be judged last; why is the refusal at plan time, if that is what

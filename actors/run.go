@@ -13,6 +13,7 @@ import (
 
 // run is one batch on its way through the kernel.
 type run struct {
+	batch   []*item   // as it was taken
 	groups  [][]*item // what is still to be tried; the first is being tried
 	seq     []*item   // all of the batch, in order, once it has been refused
 	partial bool      // a group lacks something of the batch that is still undone
@@ -33,6 +34,17 @@ type run struct {
 	deferred []*item // of a split batch: judged last, when all the rest is in
 	last     bool    // the deferred ones are being tried, together
 	single   bool    // and now one by one
+
+	byLine    bool            // a line of an error has been believed once
+	hunt      bool            // of suspects: they are tried before they are sent
+	resent    bool            // a refusal without a word has been asked for again
+	searched  bool            // the batch has been searched away from the live table
+	putOff    bool            // and the search did not get to all of it in time
+	failed    map[string]bool // kinds that a rule was refused of
+	trial     *trial          // what is being tried
+	narrowing *narrowing      // for what fails only together
+	record    BatchRecord
+	open      bool // the record's last step is under way
 }
 
 // split tells whether the batch has been taken apart.
@@ -70,6 +82,9 @@ func (c *core) attempt() []effect {
 	r.txn, r.outcomes = c.state.Propose(msgs, r.gone...)
 	if r.unseats() {
 		return c.judgeLast()
+	}
+	if try := c.nextTry(); try != nil {
+		return try
 	}
 	plan := r.txn.Plan()
 	if len(plan.Modify.Lines) == 0 {
@@ -172,16 +187,32 @@ func (c *core) onRestore(e restoreDone) []effect {
 	var re *dataplane.RestoreError
 	refused := errors.As(e.err, &re) && (re.Class == dataplane.Rejected || re.Class == dataplane.RejectedSomewhere)
 	if !refused {
+		if re == nil || re.Class == dataplane.Unknown {
+			c.state.Unknown(r.txn)
+			c.lookAgain()
+		}
 		return c.trouble(e.err)
 	}
 	r.err = re
-	if r.refused == nil && !r.fresh && !r.split() {
+	if r.refused == nil && !r.fresh && !r.split() && mayBeStale(re) {
 		// The kernel may not be what we believe: somebody may have deleted what a message
 		// jumps to. Nobody is blamed before that has been looked at.
 		r.refused = r.sent
 		return []effect{doRead{}}
 	}
 	return c.isolate()
+}
+
+// lookAgain has the next batch repair what the table shows then: a message of a block that
+// the kernel has perhaps taken may be refused when it is tried again.
+func (c *core) lookAgain() {
+	if !slices.ContainsFunc(c.run.batch, func(it *item) bool { return it.internal }) {
+		refresh := &item{msg: transaction.Message{ID: "after an unknown outcome", Body: transaction.Refresh{}}, internal: true, answered: true}
+		c.arrived++
+		c.pieces++
+		refresh.seq, refresh.piece = c.arrived, c.pieces
+		c.mail.add(c.now, refresh)
+	}
 }
 
 // trouble is a failure that is no message's fault.
@@ -196,8 +227,7 @@ func (c *core) trouble(err error) []effect {
 		c.stale = true
 		return c.park(err)
 	case dataplane.TooLarge:
-		c.run.err = re
-		return c.isolate() // no line is trusted: halves
+		return c.tooLarge(re)
 	case dataplane.Unknown:
 		c.stale = true
 		if re.CountersLost {
@@ -217,8 +247,7 @@ func (c *core) park(err error) []effect {
 			c.parked = append(c.parked, it)
 		}
 	}
-	c.end()
-	return out
+	return c.end(out)
 }
 
 // commit takes over what the kernel has taken, answers, and goes on to the deletes.
@@ -250,6 +279,9 @@ func (c *core) settle() []effect {
 				out = c.wait(out, it, o)
 			}
 		case transaction.Rejected, transaction.Conflict:
+			if c.missesSuspects(it, o) {
+				continue
+			}
 			if r.partial && !r.last {
 				r.setAside(it, o.Err)
 				continue
@@ -279,8 +311,7 @@ func (c *core) nextGroup() []effect {
 func (c *core) afterGroups() []effect {
 	r := c.run
 	if len(r.deferred) == 0 || r.last {
-		c.end()
-		return nil
+		return c.end(nil)
 	}
 	r.last = true
 	r.groups = [][]*item{r.besideLanded(r.deferred)}

@@ -32,6 +32,9 @@ type Options struct {
 	// Observe gets reads, restores and answers as they happen. It is called by several
 	// goroutines and must not block.
 	Observe func(Event)
+	// OnBatch gets the record of each batch when it is over. It is called by the tables'
+	// actors and must not block.
+	OnBatch func(BatchRecord)
 	// Clock is the time that waits are measured by; nil is the machine's.
 	Clock Clock
 	// Logger gets what operators should know; the zero value logs nothing.
@@ -81,9 +84,12 @@ type Runtime struct {
 	inSyncs []string // owners that are in sync, for tables that are started later
 }
 
-// For sets Pace and Spacing as they are right for a kernel's backend: "nft" or "legacy", as
-// dataplane.Info has it. For any other nothing is set.
+// For sets Pace, Spacing and Table.Backend as they are right for a kernel's backend: "nft" or
+// "legacy", as dataplane.Info has it. For any other nothing is set.
 func (o Options) For(backend string) Options {
+	if backend == "nft" || backend == "legacy" {
+		o.Table.Backend = backend
+	}
 	switch backend {
 	case "nft":
 		o.Pace = NFTPace
@@ -144,7 +150,7 @@ func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
 		return r.pids[id], err
 	}
 	cfg := r.opts.Table
-	cfg.Table = id
+	cfg.Table, cfg.Kinds = id, canTry(r.dp)
 	if r.opts.Adjust != nil {
 		r.opts.Adjust(&cfg)
 	}
@@ -157,7 +163,7 @@ func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
 		return nil, err
 	}
 	c.mail.limits, c.mail.spacing = r.opts.Limits, r.opts.Spacing
-	s := &shell{rt: r, core: c}
+	s := &shell{rt: r, core: c, report: reporter{log: r.opts.Logger.With().Stringer("table", id).Logger()}}
 	props := actor.PropsFromProducer(func() actor.Actor { return s }, actor.WithMailbox(guardMailbox(s)))
 	pid, err := r.system.Root.SpawnNamed(props, "table-"+strconv.Itoa(int(id.IPVersion))+"-"+id.Name)
 	if err != nil {
@@ -224,6 +230,19 @@ func (r *Runtime) deliver(it *item, a Answer) {
 	case r.opts.OnAnswer != nil:
 		r.opts.OnAnswer(a)
 	}
+}
+
+// tellBatch hands on the record of a batch.
+func (r *Runtime) tellBatch(b BatchRecord) {
+	if r.opts.OnBatch == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			r.opts.Logger.Error().Interface("panic", p).Msg("panic in a callback that takes batch records")
+		}
+	}()
+	r.opts.OnBatch(b)
 }
 
 // observe tells an event. It is called by table actors and beside them; a callback that

@@ -27,13 +27,15 @@ type TableStatus struct {
 	Batches  uint64 // restores of modify blocks
 	Restores uint64 // all blocks sent
 	Reads    uint64
+	Trials   uint64 // times that rules were tried away from the live table
+	Suspects int    // messages of a refused batch that have not been searched yet
 	Answers  map[Result]uint64
 }
 
 // stats counts what a shell does.
 type stats struct {
-	messages, batches, restores, reads uint64
-	answers                            [Unavailable + 1]uint64
+	messages, batches, restores, reads, trials uint64
+	answers                                    [Unavailable + 1]uint64
 }
 
 func (s *stats) count(a Answer) { s.answers[a.Result]++ }
@@ -42,6 +44,8 @@ func (s *stats) operation(op effect) {
 	switch op := op.(type) {
 	case doRead:
 		s.reads++
+	case doTry:
+		s.trials++
 	case doRestore:
 		s.restores++
 		if op.phase == phaseModify {
@@ -56,7 +60,7 @@ func (s *shell) status() TableStatus {
 	st := TableStatus{
 		Table: c.id, Pending: depth, OldestPending: age, Waiting: len(c.waiting), Parked: len(c.parked), Resting: c.resting,
 		Grace: c.state.Grace(), Stubs: c.state.Stubs(), Condemned: c.state.Condemned(), Pinned: c.state.PinnedChains(),
-		Messages: s.stats.messages, Batches: s.stats.batches, Restores: s.stats.restores, Reads: s.stats.reads,
+		Messages: s.stats.messages, Batches: s.stats.batches, Restores: s.stats.restores, Reads: s.stats.reads, Trials: s.stats.trials, Suspects: len(c.suspects),
 		Answers: map[Result]uint64{},
 	}
 	for r, n := range s.stats.answers {

@@ -39,6 +39,10 @@ type shell struct {
 	aborted  bool            // nothing is begun any more, and all is answered
 	stopped  bool
 
+	op         effect   // under way, or the last one
+	report     reporter // of blocks that fail
+	refreshErr string   // why the last periodic refresh failed, "" if it did not
+
 	depth atomic.Int64   // messages of Go callers that no batch has taken; senders read it
 	gone  atomic.Bool    // the actor has ended; its mailbox only answers
 	work  sync.WaitGroup // operations under way
@@ -78,6 +82,7 @@ func (s *shell) Receive(ctx actor.Context) {
 		s.advance(nil)
 	case opDone:
 		s.inFlight = false
+		s.reportFailure(m.result)
 		s.advance(m.result)
 	case timeUp:
 		s.timeUp(m.timer)
@@ -106,6 +111,7 @@ func (s *shell) Receive(ctx actor.Context) {
 func (s *shell) started(ctx actor.Context) {
 	s.self, s.root = ctx.Self(), ctx.ActorSystem().Root
 	s.startTimers()
+	s.stopTimer(paceTimer) // its message may be among them
 	s.kickSelf()
 }
 
@@ -170,18 +176,18 @@ func (s *shell) refusal(it *item) Answer {
 // advance hands an event to the core, carries out what it asks for, and begins the next
 // batch when it may.
 func (s *shell) advance(e event) {
-	busy, waited := s.core.busy(), len(s.core.mail.queue)
+	now, busy, waited := s.now(), s.core.busy(), len(s.core.mail.queue)
 	defer func() { s.depth.Add(int64(len(s.core.mail.queue) - waited)) }()
 	if e != nil {
-		s.carryOut(s.guarded(func() []effect { return s.core.step(s.now(), e) }))
+		s.carryOut(s.guarded(func() []effect { return s.core.step(now, e) }))
 	}
 	if busy && !s.core.busy() {
-		s.leavePlace()
+		s.leavePlace(now) // the answers that were given meanwhile are no part of the run
 	}
 	if s.mayBegin() {
 		s.carryOut(s.guarded(func() []effect { return s.core.begin(s.now()) }))
 		if !s.core.busy() {
-			s.leavePlace()
+			s.leavePlace(s.now())
 			if _, pending := s.core.due(s.now()); pending {
 				s.kickSelf()
 			}
@@ -211,16 +217,21 @@ func (s *shell) mayBegin() bool {
 		wait = s.place.Sub(s.now())
 	}
 	if wait > 0 {
-		s.setTimer(paceTimer, wait)
+		// More messages do not move the time that is waited for. A timer set anew for each of
+		// them is later: an idle Go program wakes by whole milliseconds from when it fell asleep.
+		if s.timers[paceTimer] == nil {
+			s.setTimer(paceTimer, wait)
+		}
 		return false
 	}
+	s.stopTimer(paceTimer)
 	return true
 }
 
-// leavePlace tells the pacer that the run is over.
-func (s *shell) leavePlace() {
+// leavePlace tells the pacer when the run was over.
+func (s *shell) leavePlace(ended time.Time) {
 	if !s.place.IsZero() {
-		s.rt.pacer.done(s.now(), s.place, s.freed)
+		s.rt.pacer.done(ended, s.place, s.freed)
 	}
 	s.place, s.freed = time.Time{}, false
 }
@@ -242,6 +253,8 @@ func (s *shell) carryOut(effects []effect) {
 		case doBroken:
 			s.rt.opts.Logger.Warn().Err(op.err).Msg("what a stranger broke cannot be put back now")
 			s.rt.observe(Event{Table: s.core.id, Kind: EventBroken, Err: op.err})
+		case doRecord:
+			s.rt.tellBatch(op.record)
 		case doRest:
 			s.rt.observe(Event{Table: s.core.id, Kind: EventWait})
 			s.setTimer(restTimer, op.after)

@@ -97,11 +97,21 @@ func (s *shell) refreshNow() {
 		internal: true,
 		reply: func(a Answer) {
 			s.refresh = false
-			if a.Err != nil {
-				s.rt.opts.Logger.Warn().Err(a.Err).Stringer("table", s.core.id).Msg("the periodic refresh failed")
-			}
+			s.tellRefresh(a.Err)
 		},
 	})
+}
+
+// tellRefresh logs that the periodic refresh fails: once for each reason, not each minute.
+func (s *shell) tellRefresh(err error) {
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	if err != nil && reason != s.refreshErr {
+		s.rt.opts.Logger.Warn().Err(err).Stringer("table", s.core.id).Msg("the periodic refresh failed")
+	}
+	s.refreshErr = reason
 }
 
 // endGrace is the loud fallback for owners that never say InSync.

@@ -41,3 +41,11 @@ func toolFamily(v rules.IPVersion) string {
 	}
 	return "iptables"
 }
+
+// Kernel is the backend whose rules hold: the one that a simulator emulates, else Backend.
+func (i Info) Kernel() string {
+	if i.Emulates != "" {
+		return i.Emulates
+	}
+	return i.Backend
+}

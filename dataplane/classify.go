@@ -27,6 +27,9 @@ var (
 // maxReason bounds a reason. A word of a rule, which may stand in one, has up to 1,023 bytes.
 const maxReason = 2048
 
+// noFamily is what is said where IPv6 is absent, and, in an error of a line, of a rule.
+const noFamily = "Address family not supported by protocol"
+
 // lockHeld is the reason where nobody can be named.
 const lockHeld = "the xtables lock is held by another program"
 
@@ -43,6 +46,7 @@ var environment = []struct {
 	{"Permission denied (you must be root)", Unavailable, "no permission: CAP_NET_ADMIN is missing"},
 	{"Failed to initialize nft", Unavailable, ""},
 	{"Cannot initialize: ", Unavailable, ""},
+	{noFamily, Unavailable, ""},
 	{"failed (Operation not permitted)", Unavailable, ""},
 	{"Message too long", TooLarge, ""},
 	{"No buffer space available", Busy, ""},
@@ -51,6 +55,10 @@ var environment = []struct {
 	{"Resource temporarily unavailable", Busy, ""},
 }
 
+// maxSaid is how many bytes nft says of what the kernel refused, behind the line with its
+// own name. What is longer is cut there.
+const maxSaid = 1023
+
 // Classify turns a tool's exit code and standard error into an error; it returns nil for
 // exit code 0. The input is what the tool was given. A negative exit code, or one above
 // 128, means that the tool was killed by a signal.
@@ -58,6 +66,12 @@ var environment = []struct {
 // This is the one place where words of the tools are interpreted, for both backends and
 // both IP versions.
 func Classify(exitCode int, stderr string, input []byte) *RestoreError {
+	return classify(exitCode, stderr, input, 0)
+}
+
+// classify is Classify for a tool that had been given so many lines before this input, and
+// counts them.
+func classify(exitCode int, stderr string, input []byte, before int) *RestoreError {
 	if exitCode == 0 {
 		return nil
 	}
@@ -72,21 +86,58 @@ func Classify(exitCode int, stderr string, input []byte) *RestoreError {
 	if classifyEnvironment(e) {
 		return e
 	}
-	line := namedLine(e)
+	named := namedLines(e)
 	if e.Reason == "" {
 		e.Reason = firstWords(stderr)
 	}
 	lines := bytes.SplitAfter(input, []byte("\n"))
-	if line < 1 || line > len(lines) || slices.ContainsFunc(lines[:line], tooLong) {
-		return e
+	for i := range named {
+		named[i].Line -= before
+		if named[i].Reason == "" {
+			named[i].Reason = e.Reason
+		}
+		if !named[i].find(lines) {
+			named = named[:i]
+			break
+		}
 	}
-	text := strings.TrimRight(string(lines[line-1]), "\r\n")
-	// What the kernel refuses, and what nft finds at the end, is put down to the COMMIT line.
-	if strings.TrimSpace(text) == "COMMIT" && !strings.HasPrefix(e.Reason, "Bad argument") {
-		return e
+	if len(named) > 0 {
+		e.Class, e.Line, e.Text = Rejected, named[0].Line, named[0].Text
+		e.Lines, e.apart = named, standApart(named, lines)
 	}
-	e.Class, e.Line, e.Text = Rejected, line, text
 	return e
+}
+
+// find looks up the text of a line. It fails where the line can be nobody's fault.
+func (l *LineError) find(lines [][]byte) bool {
+	if l.Line < 1 || l.Line > len(lines) || slices.ContainsFunc(lines[:l.Line], tooLong) {
+		return false
+	}
+	l.Text = strings.TrimRight(string(lines[l.Line-1]), "\r\n")
+	// What the kernel refuses, and what nft finds at the end, is put down to the COMMIT line.
+	return strings.TrimSpace(l.Text) != "COMMIT" || strings.HasPrefix(l.Reason, "Bad argument")
+}
+
+// standApart tells whether all lines that are named are at fault; see RestoreError.Apart.
+func standApart(named []LineError, lines [][]byte) bool {
+	if strings.Contains(named[0].Reason, "(Too many links)") {
+		return false
+	}
+	for i := range named[1:] {
+		from, to := named[i].Line, named[i+1].Line-1
+		if from > to || !slices.ContainsFunc(lines[from:to], addsRule) {
+			return false
+		}
+	}
+	return true
+}
+
+// addsRule tells whether a line adds a rule: after each of those nf_tables looks at the table.
+func addsRule(line []byte) bool {
+	if len(line) > 0 && line[0] == '[' {
+		_, line, _ = bytes.Cut(line, []byte("] "))
+	}
+	return len(line) > 1 && line[0] == '-' && strings.IndexByte("AIR-", line[1]) >= 0
 }
 
 // tooLong tells whether the tools read a line as two, and count two. Their buffer has
@@ -107,7 +158,7 @@ func classifyEnvironment(e *RestoreError) bool {
 	}
 	for _, v := range environment {
 		i := strings.Index(e.Stderr, v.text)
-		if i < 0 {
+		if i < 0 || v.text == noFamily && lineKernel.MatchString(e.Stderr) {
 			continue
 		}
 		e.Class, e.Reason = v.class, v.reason
@@ -123,32 +174,50 @@ func classifyEnvironment(e *RestoreError) bool {
 	return false
 }
 
-// namedLine returns the line that the tool blames, 0 if none, and sets the reason. Of
-// several lines of one refusal the first is returned: the kernel may name innocent lines
-// after it.
-func namedLine(e *RestoreError) int {
-	if m := lineKernel.FindStringSubmatch(e.Stderr); m != nil && e.ExitCode == 4 {
-		e.Reason = m[2]
-		return atoi(m[1])
+// namedLines returns the lines that the tool blames, none if it blames none, and sets the
+// reason.
+func namedLines(e *RestoreError) []LineError {
+	if e.ExitCode == 4 {
+		if named := kernelLines(e.Stderr); named != nil {
+			e.Reason = named[0].Reason
+			return named
+		}
 	}
 	if m := lineOccurred.FindStringSubmatch(e.Stderr); m != nil {
-		return atoi(m[1])
+		return []LineError{{Line: atoi(m[1])}}
 	}
 	if m := linePolicy.FindStringSubmatch(e.Stderr); m != nil {
 		e.Reason = m[1]
-		return atoi(m[2])
+		return []LineError{{Line: atoi(m[2])}}
 	}
 	if lineExpected.MatchString(e.Stderr) {
-		return 0
+		return nil
 	}
 	if m := lineFailed.FindStringSubmatch(e.Stderr); m != nil {
 		e.Reason = strings.TrimSuffix(m[2], ".")
 		if e.Reason == "" {
 			e.Reason = "line " + m[1] + " failed"
 		}
-		return atoi(m[1])
+		return []LineError{{Line: atoi(m[1])}}
 	}
-	return 0
+	return nil
+}
+
+// kernelLines returns the lines that nft names for the kernel, each once: a line can stand
+// for several rules. The last may be cut in the middle, and is then left out.
+func kernelLines(stderr string) []LineError {
+	found := lineKernel.FindAllStringSubmatchIndex(stderr, -1)
+	var named []LineError
+	for i, m := range found {
+		if i > 0 && m[1]-found[0][0] >= maxSaid {
+			break
+		}
+		line := atoi(stderr[m[2]:m[3]])
+		if len(named) == 0 || named[len(named)-1].Line != line {
+			named = append(named, LineError{Line: line, Reason: stderr[m[4]:m[5]]})
+		}
+	}
+	return named
 }
 
 // firstWords returns the first line with anything to say, without the program's name and
@@ -175,11 +244,14 @@ func firstWords(stderr string) string {
 // chain, which is the last that nft says.
 func ownReason(e *RestoreError) string {
 	if m := lineFailed.FindStringSubmatch(e.Stderr); m != nil && m[2] == "" {
-		return "the kernel refuses it and the tool does not say why"
+		return untold
 	}
 	reason, _, _ := strings.Cut(e.Reason, ": rule in chain ")
 	return reason
 }
+
+// untold is the reason where a legacy tool gives none.
+const untold = "the kernel refuses it and the tool does not say why"
 
 func atoi(s string) int {
 	n, err := strconv.Atoi(s)

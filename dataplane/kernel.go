@@ -75,6 +75,7 @@ type Kernel struct {
 	canon canonizer
 
 	noScratch noScratch
+	rooms     rooms
 
 	tables tableLocks
 	lock   *xtablesLock
@@ -111,6 +112,7 @@ func (k *Kernel) Info() Info { return k.info }
 // Close waits for tools that are still ending, and gives tables and namespaces back. No
 // operation may be running.
 func (k *Kernel) Close() error {
+	k.rooms.close()
 	k.wg.Wait()
 	err := errors.Join(k.canon.close(), k.tables.close(), k.ns.close())
 	if k.dir != "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,16 +42,20 @@ func (k *Kernel) testLocking(ctx context.Context) error {
 	}
 	k.dir = dir
 	for v, t := range k.tools {
-		t.ownLock = k.honours(ctx, t, filepath.Join(dir, "missing", "lock"))
+		t.ownLock, t.noWait = k.locking(ctx, t, filepath.Join(dir, "missing", "lock"))
 		k.tools[v] = t
 	}
 	return nil
 }
 
-// honours tells whether a legacy tool locks the file that we name: it says so if that file
-// cannot be made. Should it lock another one, it finds a table that does not exist, and
-// nothing has happened either.
-func (k *Kernel) honours(ctx context.Context, t toolset, impossible string) bool {
+// refusesWait is what a tool says that knows no -w: getopt of glibc, of musl, or its own words.
+var refusesWait = regexp.MustCompile(`(?:invalid|unknown|unrecognized) option\b.*\bw(?:ait)?\b`)
+
+// locking tells how a legacy tool locks. One that locks the file that we name says so if that
+// file cannot be made. Should it lock another one, it finds a table that does not exist, and
+// nothing has happened either. A tool that refuses -w is from before 1.6.2, which brought
+// both the option and the lock to restore: there is no lock that it could wait for.
+func (k *Kernel) locking(ctx context.Context, t toolset, impossible string) (ownLock, noWait bool) {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.opts.BaseDeadline, errDeadline)
 	defer cancel()
 	r := run{
@@ -59,7 +64,13 @@ func (k *Kernel) honours(ctx context.Context, t toolset, impossible string) bool
 	}
 	o := r.run(ctx)
 	e := Classify(o.exit, o.stderr, nil)
-	return o.err == nil && e != nil && e.ExitCode == 4 && e.Class == Unavailable && strings.Contains(e.Reason, impossible)
+	if o.err != nil || e == nil {
+		return false, false
+	}
+	if refusesWait.MatchString(o.stderr) {
+		return true, true
+	}
+	return e.ExitCode == 4 && e.Class == Unavailable && strings.Contains(e.Reason, impossible), false
 }
 
 // locked calls f under the xtables lock, where there is one and it is ours to take. All
@@ -92,7 +103,10 @@ func (k *Kernel) toolLockFile(t toolset) string {
 // code 0 and nothing said. Without one it waits for ever, which is right for a lock that
 // nobody else has.
 func (k *Kernel) waitArgs(t toolset) []string {
-	if t.ownLock {
+	switch {
+	case t.noWait:
+		return nil
+	case t.ownLock:
 		return []string{"-w"}
 	}
 	// Two words, and a whole number: any other form waits for ever or is refused by some

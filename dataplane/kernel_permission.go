@@ -10,10 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explain names the capability that a tool lacks where the tool cannot: a legacy tool says
-// the same of a table that does not exist and of one that it may not touch.
+// explain names the capability that a legacy tool lacks where the tool does not: restore says
+// the same of a table that does not exist and of one that it may not touch, and save says that
+// one must be root, whichever capability is missing.
 func (k *Kernel) explain(re *RestoreError) *RestoreError {
-	if re == nil || re.Class != Unavailable || k.backend != Legacy || !tableUnknown.MatchString(re.Stderr) {
+	if re == nil || re.Class != Unavailable || k.backend != Legacy ||
+		!tableUnknown.MatchString(re.Stderr) && !strings.Contains(re.Stderr, "(you must be root)") {
 		return re
 	}
 	status, err := os.ReadFile("/proc/self/status")

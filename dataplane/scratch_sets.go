@@ -17,8 +17,8 @@ type liveSets map[string][]string
 
 // setState is what a scratch namespace has of a set.
 type setState struct {
-	made   bool
-	absent bool // it does not exist in the live namespace
+	kind string // the words that create it
+	made bool
 }
 
 // readSets lists the sets of the live namespace, without their members.
@@ -75,14 +75,25 @@ func kindOf(header []string) []string {
 	return kind
 }
 
-// makeSets creates the sets that rules name, empty. Those that do not exist in the live
-// namespace, or of which nothing is known, get the kind that most have. The answers are in
-// s.sets, for good.
-func (s *scratch) makeSets(ctx context.Context, k *Kernel, v rules.IPVersion, rs []rules.Rule) {
-	family := "inet"
-	if v == rules.IPv6 {
-		family = "inet6"
+// kind returns the words that create a set. Those that do not exist, or of which nothing is
+// known, get the kind that most have.
+func (l liveSets) kind(v rules.IPVersion, name string) string {
+	if kind, exists := l[name]; exists {
+		return strings.Join(kind, " ")
 	}
+	if v == rules.IPv6 {
+		return "hash:ip family inet6"
+	}
+	return "hash:ip family inet"
+}
+
+// makeSets creates the sets that rules name, empty. The answers are in s.sets, for good.
+func (s *scratch) makeSets(ctx context.Context, k *Kernel, v rules.IPVersion, rs []rules.Rule) {
+	s.makeSetsOf(ctx, k, v, rs, func() liveSets { return k.readSets(ctx) })
+}
+
+// makeSetsOf is makeSets for one who knows the sets of the live namespace.
+func (s *scratch) makeSetsOf(ctx context.Context, k *Kernel, v rules.IPVersion, rs []rules.Rule, read func() liveSets) {
 	var keys []setKey
 	var lines []string
 	var live liveSets
@@ -93,15 +104,12 @@ func (s *scratch) makeSets(ctx context.Context, k *Kernel, v rules.IPVersion, rs
 				continue
 			}
 			if len(keys) == 0 {
-				live = k.readSets(ctx)
+				live = read()
 			}
-			kind, exists := live[name]
-			if !exists {
-				kind = []string{"hash:ip", "family", family}
-			}
-			s.sets[key] = setState{absent: live != nil && !exists}
+			kind := live.kind(v, name)
+			s.sets[key] = setState{kind: kind}
 			keys = append(keys, key)
-			lines = append(lines, "create "+name+" "+strings.Join(kind, " ")+"\n")
+			lines = append(lines, "create "+name+" "+kind+"\n")
 		}
 	}
 	if len(keys) == 0 {

@@ -35,7 +35,8 @@ func (e *MissingError) Error() string {
 type toolset struct {
 	restore, save string
 	version       string
-	ownLock       bool // legacy: it locks the file that XTABLES_LOCKFILE names
+	ownLock       bool // legacy: it locks the file that XTABLES_LOCKFILE names, or none
+	noWait        bool // legacy: it knows no -w
 }
 
 // find returns the path of a tool, "" if there is none.

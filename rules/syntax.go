@@ -26,6 +26,16 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s\n%s\n%s^", e.Line, e.Column, e.Reason, line, caret)
 }
 
+// Picture returns the line and a caret below the column, each line behind indent and with its
+// line feed; without a Column the line alone. It is shown as Error shows it.
+func (e *SyntaxError) Picture(indent string) string {
+	line, caret := e.picture()
+	if e.Column < 1 {
+		return indent + line + "\n"
+	}
+	return indent + line + "\n" + indent + caret + "^\n"
+}
+
 // The part of a long line that is shown, in bytes before and after the column.
 const (
 	shownBefore = 60

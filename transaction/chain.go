@@ -42,6 +42,8 @@ type chain struct {
 	broken bool // the kernel refused to take rules back after a stranger broke the chain
 	spoken bool // in this run the owner has written or deleted it: no longer Earlier
 
+	put []rules.Rule // what the transaction puts in, once it is planned
+
 	// The belief.
 	content   Content
 	isRead    bool              // lines has the content; else written has it

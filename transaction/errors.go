@@ -38,11 +38,16 @@ type Error struct {
 	ID     string // of the message
 	Owner  string
 	Chain  string
-	Rule   string   // the offending rule, without its chain; may be empty
-	Column int      // in Rule, from 1, in bytes; 0 when no place can be named
-	Reason string   // a sentence for people
-	With   []string // ids of the other messages of a conflict, in order
-	Err    error    // one of the reasons above, or what the dataplane said
+	Rule   string // the offending rule, without its chain; may be empty
+	Column int    // in Rule, from 1, in bytes; 0 when no place can be named
+	Reason string // a sentence for people
+	Advice string // what to do about it, a sentence; may be empty
+	Hook   string // the built-in chain from which the rule is not allowed; may be empty
+	// Command shows the refusal again, in a network namespace of its own; see Reproduce. It may
+	// be empty.
+	Command string
+	With    []string // ids of the other messages of a conflict, in order
+	Err     error    // one of the reasons above, or what the dataplane said
 
 	early bool // judged by Apply, so that a later refusal may change it
 }
@@ -61,6 +66,9 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, ": rule %q", e.Rule)
 	}
 	fmt.Fprintf(&b, ": %s", e.Reason)
+	if e.Advice != "" {
+		fmt.Fprintf(&b, "; %s", e.Advice)
+	}
 	return b.String()
 }
 

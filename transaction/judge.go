@@ -3,7 +3,6 @@
 package transaction
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -40,6 +39,9 @@ func (t *Txn) judge() {
 	}
 	if len(t.failed) == 0 && t.s.cfg.MaxDepth > 0 {
 		t.judgeDepth()
+	}
+	if len(t.failed) == 0 {
+		t.judgePlaces()
 	}
 }
 
@@ -156,33 +158,5 @@ func (t *Txn) judgeNoStub() {
 				t.fail(i, t.errorf(m, ErrDependency, b.Chain, e.Rule.String(), "its chain %s %s", name, what))
 			}
 		}
-	}
-}
-
-// refuseTogether refuses the messages that put the edges of a path in. One alone is at
-// fault by itself; several are in conflict, each told of the others.
-func (t *Txn) refuseTogether(path []string, err error, what string) {
-	byMessage := map[int]culprit{}
-	for i := range len(path) - 1 {
-		from, to := path[i], path[i+1]
-		if base := t.s.chains[from]; base != nil && (slices.Contains(base.needs, to) || slices.Contains(base.strange, to)) {
-			continue // was there before the batch
-		}
-		for _, c := range t.blameEdge(from, to) {
-			if _, ok := byMessage[c.message]; !ok {
-				byMessage[c.message] = c
-			}
-		}
-	}
-	members := slices.Sorted(maps.Keys(byMessage))
-	for _, i := range members {
-		c := byMessage[i]
-		e := t.errorf(t.msgs[i], err, c.chain, c.rule, "%s: %s", what, strings.Join(path, " -> "))
-		for _, other := range members {
-			if other != i {
-				e.With = append(e.With, t.msgs[other].ID)
-			}
-		}
-		t.fail(i, e)
 	}
 }

@@ -240,3 +240,6 @@ func (m Message) eachKey(f func(key)) {
 		f(key{kind: 'o', chain: b.Chain})
 	}
 }
+
+// EachChain calls f with each chain that m writes or changes, perhaps several times with one.
+func (m Message) EachChain(f func(name string)) { m.eachKey(func(k key) { f(k.chain) }) }

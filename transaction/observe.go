@@ -13,6 +13,12 @@ import (
 // the wishes is remembered and repaired by the next Refresh, or by the next message that
 // touches it. It costs as much as the table.
 func (s *State) Observe(snap rules.Snapshot) {
+	for name := range s.made {
+		if _, there := snap.Chains[name]; there {
+			s.Own(name)
+		}
+	}
+	clear(s.made)
 	t := s.Begin()
 	t.observe(snap)
 	t.queue, t.cause = nil, nil

@@ -186,6 +186,9 @@ func (t *Txn) put(c *chain, content Content, rs []rules.Rule, s section, writes 
 	}
 	t.plan.Frees = t.plan.Frees || existed
 	c.isRead, c.lines, c.written = false, nil, rs
+	if content == Ours || content == Override {
+		c.put = rs
+	}
 	if content == Ours {
 		t.plan.Rewritten = append(t.plan.Rewritten, c.name)
 	}

@@ -44,6 +44,7 @@ func (t *Txn) resolveRules(c *chain, writes []write) []write {
 	for _, r := range e.appends {
 		writes = append(writes, t.ruleWrite(ruleAppends, rules.Append, c.name, r, authors))
 	}
+	c.put = slices.Concat(e.inserts, e.appends)
 	t.setListJumps(c)
 	lines := make([]rules.SavedRule, len(c.rows))
 	for i, r := range c.rows {

@@ -26,6 +26,12 @@ type Config struct {
 	Owners []string
 	// MaxDepth is the longest nest of chains below a built-in chain; 0 is no limit.
 	MaxDepth int
+	// Backend says whose rules hold for where a target or match may stand: "nft" or "legacy",
+	// as rules.RefusalsOf has them; "" judges nothing of the kind.
+	Backend string
+	// Kinds has Unproven return what nobody knows the kernel to take; without it what the
+	// kernel refuses shows when it does.
+	Kinds bool
 	// Extensions are targets of this host beyond those that package rules knows.
 	Extensions []string
 }
@@ -70,6 +76,11 @@ type State struct {
 	dirty      map[string]struct{} // chains that a read showed to differ from the wishes
 	canon      map[string]rules.Canon
 	broken     map[string]bool // chains with something that the kernel did not take back
+	made       map[string]bool // chains that a plan of unknown outcome has perhaps created
+	proven     map[kindAt]bool
+	sound      map[string]bool   // rules of the batch that were checked
+	refusals   map[textAt]*Error // of the batch
+	passed     map[textAt]bool   // of the batch
 }
 
 // NewState returns the State of a table of which nothing has been read yet; call Observe
@@ -84,6 +95,7 @@ func NewState(cfg Config) (*State, error) {
 		chains: map[string]*chain{}, needs: index{}, strangers: index{},
 		overrides: map[string][]rules.Rule{}, inSync: map[string]bool{},
 		dirty: map[string]struct{}{}, canon: map[string]rules.Canon{}, broken: map[string]bool{},
+		sound: map[string]bool{}, made: map[string]bool{}, proven: map[kindAt]bool{}, refusals: map[textAt]*Error{}, passed: map[textAt]bool{},
 	}
 	for _, name := range rules.BuiltinChains(cfg.Table.Name) {
 		s.chains[name] = &chain{name: name, builtin: true, content: Foreign, isRead: true}
@@ -101,6 +113,9 @@ func toSet(names []string) map[string]bool {
 
 // Table returns the table that the State is about.
 func (s *State) Table() rules.TableID { return s.cfg.Table }
+
+// Backend is Config.Backend.
+func (s *State) Backend() string { return s.cfg.Backend }
 
 // Grace tells whether grace is open.
 func (s *State) Grace() bool { return s.grace }
@@ -155,7 +170,7 @@ func (s *State) Begin() *Txn {
 func (s *State) Commit(t *Txn) {
 	t.Plan()
 	for name, c := range t.chains {
-		c.rows, c.unhook, c.leftPolicy = nil, nil, ""
+		c.rows, c.unhook, c.leftPolicy, c.put = nil, nil, "", nil
 		if c.spoken && !s.oursByName(name) {
 			s.wrote[name] = true
 		}
@@ -185,6 +200,16 @@ func (s *State) Commit(t *Txn) {
 	}
 	s.grace = t.grace
 	s.reads += t.reads
+}
+
+// Unknown says that nobody knows whether the kernel has taken a plan. The chains that it
+// creates are ours when the next read shows them, whatever their names.
+func (s *State) Unknown(t *Txn) {
+	for _, name := range slices.Concat(t.Plan().Rewritten, t.Plan().Stubs) {
+		if !s.chains[name].exists() {
+			s.made[name] = true
+		}
+	}
 }
 
 // Deleted says that the kernel has deleted chains of a plan's delete block.

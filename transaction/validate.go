@@ -3,6 +3,8 @@
 package transaction
 
 import (
+	"errors"
+
 	"github.com/tableward/tableward/rules"
 )
 
@@ -203,5 +205,18 @@ func (t *Txn) checkRule(m Message, name string, r rules.Rule) *Error {
 	if target := r.Target(); rules.IsBuiltin(t.s.cfg.Table.Name, target) {
 		return t.errorf(m, ErrUnknownTarget, name, r.String(), "chain %s is built in: nothing can jump to it", target)
 	}
+	if t.s.sound[r.String()] {
+		return nil
+	}
+	if err := rules.CheckRule(t.s.cfg.Table, r); err != nil {
+		var re *rules.RuleError
+		e := t.errorf(m, ErrInvalid, name, r.String(), "%v", err)
+		if errors.As(err, &re) {
+			e.Reason, e.Column, e.Advice = re.Reason, re.Column, re.Advice
+		}
+		return e
+	}
+	// A message is checked in each round of planning its batch.
+	t.s.sound[r.String()] = true
 	return nil
 }

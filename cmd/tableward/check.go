@@ -143,6 +143,12 @@ func (c *checkRun) plan(id rules.TableID, all []*filed) []planned {
 	if c.flags.backend == "legacy" || c.kernel != nil && c.kernel.Info().MaxDepth == 0 {
 		cfg.MaxDepth = 0
 	}
+	switch {
+	case c.kernel != nil:
+		cfg.Backend = c.kernel.Info().Kernel()
+	case c.flags.backend == "nft" || c.flags.backend == "legacy":
+		cfg.Backend = c.flags.backend
+	}
 	cfg.Extensions = c.extensions()
 	for chain := range c.set.declared()[id] {
 		cfg.OwnChains = append(cfg.OwnChains, chain)

@@ -158,3 +158,12 @@ func fromEnvironment(set *pflag.FlagSet, lookup func(string) (string, bool)) err
 	})
 	return failed
 }
+
+// runtimeLog is the log of a runtime inside a command. What it tells at info, blocks that were
+// refused or have to wait, the commands tell people in their own way.
+func runtimeLog(log zerolog.Logger) zerolog.Logger {
+	if log.GetLevel() == zerolog.InfoLevel {
+		return log.Level(zerolog.WarnLevel)
+	}
+	return log
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/tableward/tableward/actors"
 	"github.com/tableward/tableward/cmd/tableward/internal/rulefile"
@@ -47,6 +48,11 @@ type jsonError struct {
 	Column int      `json:"column,omitempty"`
 	Reason string   `json:"reason"`
 	With   []string `json:"with,omitempty"`
+	// What to do, and a command that shows the refusal again.
+	Advice  string `json:"advice,omitempty"`
+	Command string `json:"command,omitempty"`
+	Hook    string `json:"hook,omitempty"`   // from which the rule is not allowed
+	Stderr  string `json:"stderr,omitempty"` // what the tool wrote
 }
 
 // jsonPlace is a place in a file. Line is 0 when the file could not be read.
@@ -63,6 +69,7 @@ type jsonTable struct {
 	Restores int             `json:"restores"`
 	Reads    int             `json:"reads"`
 	Probes   int             `json:"probes"`
+	Batches  []jsonBatch     `json:"batches,omitempty"` // what was done, batch by batch
 	Stubs    []string        `json:"stubs"`
 }
 
@@ -91,7 +98,8 @@ func (r *applyRun) jsonOutput(code int) applyOutput {
 			stubs = []string{}
 		}
 		out.Tables = append(out.Tables, jsonTable{
-			IP: t.id.IPVersion, Table: t.id.Name, Restores: t.count.restores, Reads: t.count.reads, Stubs: stubs,
+			IP: t.id.IPVersion, Table: t.id.Name, Restores: t.count.restores, Reads: t.count.reads, Probes: t.count.probes,
+			Stubs: stubs, Batches: jsonBatches(t.count.batches),
 		})
 	}
 	if r.dry != nil {
@@ -134,6 +142,11 @@ func (o outcome) json() jsonAnswer {
 		line, _ := o.Find(te.Chain, te.Rule, te.Column)
 		a.Error.Chain, a.Error.Rule, a.Error.Column = te.Chain, te.Rule, te.Column
 		a.Error.Line, a.Error.With = line.Number, te.With
+		a.Error.Advice, a.Error.Command, a.Error.Hook = te.Advice, te.Command, te.Hook
+		var re *dataplane.RestoreError
+		if errors.As(te.Err, &re) {
+			a.Error.Stderr = strings.ToValidUTF8(re.Stderr, "\uFFFD")
+		}
 	}
 	return a
 }

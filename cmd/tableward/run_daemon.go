@@ -91,9 +91,9 @@ func (d *daemon) begin() error {
 	info := d.kernel.Info()
 	opts := actors.Options{
 		Table: transaction.Config{
-			Prefixes: d.flags.prefixes, MaxDepth: info.MaxDepth, Extensions: info.Extensions, Grace: d.flags.grace > 0,
+			Prefixes: d.flags.prefixes, MaxDepth: info.MaxDepth, Backend: info.Kernel(), Extensions: info.Extensions, Grace: d.flags.grace > 0,
 		},
-		Adjust: d.adjust, Observe: d.inbox.event, Fatal: d.inbox.fatal, Logger: d.log,
+		Adjust: d.adjust, Observe: d.inbox.event, Fatal: d.inbox.fatal, Logger: runtimeLog(d.log),
 		Refresh: orNever(d.flags.refresh), GraceTimeout: orNever(d.flags.grace),
 	}
 	rt, err := actors.New(d.kernel, opts.For(info.Backend))

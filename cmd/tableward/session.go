@@ -44,12 +44,14 @@ type answerKey struct {
 
 // tableCount is what one table's actor did.
 type tableCount struct {
-	restores, reads int
-	written         [][]byte      // blocks that the kernel took
-	trouble         error         // why the last operation failed, if that was no message's fault
-	unsettled       int           // messages without an answer that need not wait for a chain
-	settled         chan struct{} // closed when there are none
-	waiting         int           // messages that wait for a kernel chain, from the start
+	restores, reads, probes int
+
+	batches   []actors.BatchRecord
+	written   [][]byte      // blocks that the kernel took
+	trouble   error         // why the last operation failed, if that was no message's fault
+	unsettled int           // messages without an answer that need not wait for a chain
+	settled   chan struct{} // closed when there are none
+	waiting   int           // messages that wait for a kernel chain, from the start
 }
 
 // newSession prepares the sending of messages; absent tells of the chains that a message
@@ -84,10 +86,10 @@ func (s *session) run(ctx context.Context, prefixes []string, log zerolog.Logger
 	info := s.kernel.Info()
 	rt, err := actors.New(s.kernel, actors.Options{
 		Table: transaction.Config{
-			Prefixes: prefixes, MaxDepth: info.MaxDepth, Extensions: info.Extensions,
+			Prefixes: prefixes, MaxDepth: info.MaxDepth, Backend: info.Kernel(), Extensions: info.Extensions,
 		},
 		Adjust:  func(cfg *transaction.Config) { cfg.OwnChains = s.declared(cfg.Table) },
-		Observe: s.observe, Logger: log,
+		Observe: s.observe, OnBatch: s.onBatch, Logger: runtimeLog(log),
 		Refresh: -1, // a command repairs nothing that it was not told to, and sweeps nothing
 	})
 	if err != nil {
@@ -177,6 +179,15 @@ func (s *session) observe(e actors.Event) {
 	case actors.EventAnswer:
 		s.settle(c, answerKey{e.Table, e.Answer.ID}, *e.Answer)
 	}
+}
+
+// onBatch is called by the tables' actors.
+func (s *session) onBatch(b actors.BatchRecord) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts[b.Table]
+	c.probes += b.Probes
+	c.batches = append(c.batches, b)
 }
 
 // settle notes an answer. The caller holds mu.

@@ -56,7 +56,13 @@ func (o outcome) explain(w io.Writer, again string) {
 	fmt.Fprintf(w, "%s: %s\n", o.Result, rulefile.Locate(o.file.Name, &rules.SyntaxError{
 		Line: line.Number, Column: column, Text: line.Text, Reason: te.Reason,
 	}))
-	fmt.Fprintf(w, "  message %s, chain %s of %s\n", o.Message.ID, te.Chain, o.Message.Table)
+	fmt.Fprintf(w, "  message %s of %s, chain %s of %s\n", o.Message.ID, ownerName(te.Owner), te.Chain, o.Message.Table)
+	if te.Advice != "" {
+		fmt.Fprintf(w, "  what to do: %s\n", te.Advice)
+	}
+	if te.Command != "" {
+		fmt.Fprintf(w, "  to see it again: %s\n", te.Command)
+	}
 	if len(te.With) > 0 {
 		fmt.Fprintf(w, "  it fails only together with %s: change one of them and %s\n", strings.Join(te.With, ", "), again)
 		return
@@ -164,4 +170,12 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// ownerName is an owner's name for people.
+func ownerName(owner string) string {
+	if owner == "" {
+		return "no owner"
+	}
+	return owner
 }

@@ -44,7 +44,7 @@ func (d *Demo) Run(ctx context.Context) error {
 		return err
 	}
 	story := newStory(features)
-	rt, err := actors.New(d.Kernel, actors.Options{Table: d.config(), Observe: story.take, OnAnswer: story.answered})
+	rt, err := actors.New(d.Kernel, actors.Options{Table: d.config(), Observe: story.take})
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (d *Demo) config() transaction.Config {
 	info := d.Kernel.Info()
 	h := d.Logs[0].Header
 	return transaction.Config{
-		Prefixes: h.Prefixes, Grace: h.Grace, Owners: h.Owners, MaxDepth: info.MaxDepth, Extensions: info.Extensions,
+		Prefixes: h.Prefixes, Grace: h.Grace, Owners: h.Owners, MaxDepth: info.MaxDepth, Backend: info.Kernel(), Extensions: info.Extensions,
 	}
 }
 

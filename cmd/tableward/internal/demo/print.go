@@ -29,7 +29,7 @@ type printer struct {
 
 func (d *Demo) print(ctx context.Context, features []*feature, s *story) error {
 	p := &printer{Writer: bufio.NewWriter(d.Out), what: map[string]string{}, results: map[actors.Result]int{}}
-	fmt.Fprintf(p, "Running on %s.\n\nThe features, which send at once:\n", d.Where)
+	fmt.Fprintf(p, "Running on %s.\n\nThe features, each an actor, which send at once:\n", d.Where)
 	for _, f := range features {
 		fmt.Fprintln(p, f.title())
 		for _, m := range f.messages {

@@ -109,9 +109,6 @@ func onThread[T any](f func() (T, error)) (T, error) {
 	return out, err
 }
 
-// MaxDepth implements World.
-func (w *KernelWorld) MaxDepth() int { return w.Info().MaxDepth }
-
 // Load implements World.
 func (w *KernelWorld) Load(v rules.IPVersion, input []byte) error {
 	text := string(input)

@@ -48,7 +48,8 @@ func newPlayer(l *Log, w World) *player {
 		Dataplane: faulty{w, p.faults},
 		Table: func(rules.TableID) transaction.Config {
 			return transaction.Config{
-				Prefixes: h.Prefixes, Grace: h.Grace, Owners: h.Owners, MaxDepth: w.MaxDepth(),
+				Prefixes: h.Prefixes, Grace: h.Grace, Owners: h.Owners, MaxDepth: w.Info().MaxDepth,
+				Backend: w.Info().Kernel(),
 			}
 		},
 		Observe: func(e actors.Event) { p.out.add(e) },

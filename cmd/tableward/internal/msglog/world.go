@@ -13,8 +13,8 @@ import (
 // World is the kernel that a log is replayed on, and what the log has others do to it.
 type World interface {
 	actors.Dataplane
-	// MaxDepth is the longest nest of chains that it takes; 0 is no limit.
-	MaxDepth() int
+	// Info says which kernel it is, and what that takes.
+	Info() dataplane.Info
 	// Load is restore input that somebody else applies.
 	Load(v rules.IPVersion, input []byte) error
 	// Replace makes a table hold what save text says, and nothing else.
@@ -27,8 +27,6 @@ type World interface {
 
 // simWorld is the simulator.
 type simWorld struct{ *dataplane.Sim }
-
-func (w simWorld) MaxDepth() int { return w.Info().MaxDepth }
 
 func (w simWorld) Replace(id rules.TableID, saveText string) error {
 	return w.ReplaceTable(id, saveText)

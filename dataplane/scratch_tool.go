@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxToolLines is how many lines a tool is given before another one is started. It counts
+	// them in an int, over all of its input.
+	maxToolLines = 10_000_000
+	// echoWait is how long the first tool has to echo a comment. One that keeps what it prints
+	// to itself until it ends is not kept open.
+	echoWait = time.Second
+)
+
+// openTool is a restore tool that is kept open in a scratch namespace: a start costs more
+// than most blocks. It ends at the first error. It is not safe for concurrent use.
+type openTool struct {
+	cmd    *exec.Cmd
+	path   string
+	file   os.FileInfo // the program, as it was when it was started
+	stdin  *os.File
+	echoes echoes
+	stderr spoken
+	lines  int           // that it was given
+	ended  chan struct{} // closed when it has ended and both pipes are drained
+	err    error         // of Wait, once it has ended
+}
+
+// openRestore starts a restore tool in a scratch namespace.
+func (k *Kernel) openRestore(t toolset, s *scratch) (*openTool, error) {
+	args := []string{"--noflush", "--verbose"}
+	if k.backend == Legacy {
+		args = append(args, k.waitArgs(t)...)
+	}
+	p := &openTool{cmd: exec.Command(t.restore, args...), path: t.restore, ended: make(chan struct{})}
+	p.file, _ = os.Stat(t.restore) // nil if it is not there, which the start will say
+	p.cmd.Env = environ(s.lockFile)
+	p.cmd.Stdout, p.cmd.Stderr = &p.echoes, &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as in run
+	p.cmd.WaitDelay = time.Second
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, runError(outcome{exit: -1, err: &spawnError{err}})
+	}
+	defer in.Close()
+	p.cmd.Stdin, p.stdin = in, out
+	if err := s.start(p.cmd); err != nil {
+		out.Close()
+		return nil, runError(outcome{exit: -1, err: &spawnError{err}})
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// keeps tells whether a tool may be kept open. Without a lock of its own a legacy tool is
+// told how long to wait, and the alarm that it sets for that ends it later.
+func (k *Kernel) keeps(t toolset) bool {
+	return (k.backend == NFT || t.ownLock) && !k.rooms.silent.Load()
+}
+
+// send gives the tool input and waits until it has echoed all markers, or has ended. It
+// tells how many markers came; if they are not all, o says how the tool ended.
+func (p *openTool) send(ctx context.Context, k *Kernel, input []byte, markers []string, keep bool) (seen int, o outcome) {
+	done := p.echoes.expect(markers)
+	p.stderr.reset()
+	p.lines += bytes.Count(input, []byte("\n"))
+	stop := context.AfterFunc(ctx, func() { _ = p.stdin.SetWriteDeadline(time.Unix(1, 0)) })
+	// A tool that has ended leaves the rest unread, and ended says so.
+	_, _ = p.stdin.Write(input)
+	stop()
+	if !keep {
+		p.stdin.Close()
+	}
+	var patience <-chan time.Time
+	if keep && !k.rooms.echoes.Load() {
+		patience = time.After(echoWait)
+	}
+	for {
+		select {
+		case <-done:
+			k.rooms.echoes.Store(true)
+			return len(markers), outcome{marked: true}
+		case <-p.ended:
+			seen = p.echoes.count()
+			if keep && patience == nil && seen == len(markers) && !k.rooms.echoes.Load() {
+				k.rooms.silent.Store(true)
+			}
+			return seen, p.outcome()
+		case <-patience:
+			patience = nil
+			p.stdin.Close()
+		case <-ctx.Done():
+			_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL) // fails if it has just ended
+			<-p.ended
+			o := p.outcome()
+			o.err = context.Cause(ctx)
+			return p.echoes.count(), o
+		}
+	}
+}
+
+// outcome says how a tool ended.
+func (p *openTool) outcome() outcome {
+	return end(&output{seen: make(chan struct{})}, &p.stderr.bounded, p.err)
+}
+
+// hasEnded tells whether it has ended, for whatever reason.
+func (p *openTool) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// fresh tells whether it can be given more input, and the program is still the one that was
+// started. Extensions are loaded when they are first named, and another release's do not fit.
+func (p *openTool) fresh() bool {
+	now, err := os.Stat(p.path)
+	return !p.hasEnded() && p.lines < maxToolLines && (err != nil || p.file == nil || os.SameFile(now, p.file))
+}
+
+// close ends the tool and waits for it.
+func (p *openTool) close() {
+	p.stdin.Close()
+	select {
+	case <-p.ended:
+	case <-time.After(lastResort):
+		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL) // fails if it has just ended
+		<-p.ended
+	}
+}
+
+// echoes counts the markers that a tool echoes, in their order. What else it prints is read
+// and dropped, because a tool that cannot write hangs.
+type echoes struct {
+	mu      sync.Mutex // guards the rest
+	line    []byte     // so far, cut
+	markers []string
+	seen    int
+	done    chan struct{} // closed when all were seen
+}
+
+func (e *echoes) expect(markers []string) <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.markers, e.seen, e.done = markers, 0, make(chan struct{})
+	return e.done
+}
+
+func (e *echoes) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.seen
+}
+
+func (e *echoes) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := len(p)
+	for len(p) > 0 {
+		line, rest, whole := bytes.Cut(p, []byte("\n"))
+		if room := maxMarkerLine - len(e.line); room > 0 {
+			e.line = append(e.line, line[:min(len(line), room)]...)
+		}
+		p = rest
+		if !whole {
+			break
+		}
+		if e.seen < len(e.markers) && string(e.line) == e.markers[e.seen] {
+			if e.seen++; e.seen == len(e.markers) {
+				close(e.done)
+			}
+		}
+		e.line = e.line[:0]
+	}
+	return n, nil
+}
+
+// spoken is what a tool has said on stderr since the last block.
+type spoken struct {
+	mu sync.Mutex // guards bounded while the tool runs
+	bounded
+}
+
+func (s *spoken) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bounded.Write(p)
+}
+
+func (s *spoken) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept.Reset()
+	s.limit = maxStderr
+}
