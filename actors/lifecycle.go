@@ -37,7 +37,7 @@ func (r *Runtime) Start() {
 	// A message to an actor that is gone is answered as well.
 	r.system.EventStream.Subscribe(func(e any) {
 		if dead, ok := e.(*actor.DeadLetterEvent); ok {
-			r.bury(dead.Message)
+			r.buryLate(dead)
 		}
 	})
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -101,6 +101,21 @@ func (l lifecycle) err() error {
 		return ErrStopped
 	}
 	return nil
+}
+
+// buryLate answers a message to an actor that the system knows no more.
+func (r *Runtime) buryLate(dead *actor.DeadLetterEvent) {
+	to, known := r.shells.Load(dead.PID.GetId())
+	if !known {
+		r.bury(dead.Message)
+		return
+	}
+	message := dead.Message
+	if dead.Sender != nil {
+		message = actor.WrapEnvelope(message)
+		message.(*actor.MessageEnvelope).Sender = dead.Sender
+	}
+	to.(*shell).bury(message)
 }
 
 // bury answers a message that came to an actor which is gone.

@@ -301,6 +301,28 @@ func TestSpacing(t *testing.T) {
 	})
 }
 
+// A request to a table's actor that the system knows no more has its answer too.
+func TestRequestAfterTheEnd(t *testing.T) {
+	answers := make(chan actors.Answer, 1)
+	rt := newRuntime(t, dataplane.NewSim(dataplane.NFT), actors.Options{OnAnswer: func(a actors.Answer) { answers <- a }})
+	pid, err := rt.PID(filter4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rt.System().Root.Send(pid, actors.Request{Message: transaction.Message{ID: "late", Body: transaction.Refresh{}}})
+	select {
+	case a := <-answers:
+		if a.ID != "late" || a.Result != actors.Unavailable || !errors.Is(a.Err, actors.ErrStopped) {
+			t.Errorf("%+v", a)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("no answer")
+	}
+}
+
 // A stop under load is done within the run that is under way and one more, which takes all
 // that is pending.
 func TestStopUnderLoad(t *testing.T) {

@@ -77,6 +77,8 @@ type Runtime struct {
 	ids    atomic.Uint64
 	pacer  *pacer // nil: tables are not paced together
 
+	shells sync.Map // *shell by the id of its PID; read where mu may be held
+
 	mu      sync.RWMutex // guards what follows; senders hold it for reading while they send
 	state   lifecycle
 	tables  map[rules.TableID]*shell
@@ -170,6 +172,7 @@ func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
 		return nil, err
 	}
 	r.tables[id], r.pids[id] = s, pid
+	r.shells.Store(pid.Id, s)
 	for _, owner := range r.inSyncs {
 		msg := transaction.Message{ID: owner + " in sync", Owner: owner, Body: transaction.InSync{}}
 		r.system.Root.Send(pid, &envelope{[]*item{{msg: msg, answered: true}}, s})
