@@ -2,7 +2,10 @@
 
 package actors
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Limits bound what one batch holds. What waits is never bounded: features must not be
 // blocked by the tables they wait for. A zero field is no limit.
@@ -36,12 +39,10 @@ func (b *batcher[T]) add(now time.Time, items ...T) {
 	}
 }
 
-// back puts items that were taken in front of what waits.
-func (b *batcher[T]) back(now time.Time, items ...T) {
-	rest, since := b.queue, b.since
-	b.queue, b.since = nil, nil
-	b.add(now, items...)
-	b.queue, b.since = append(b.queue, rest...), append(b.since, since...)
+// back puts items that were taken in front of what waits; came says when each did.
+func (b *batcher[T]) back(came []time.Time, items ...T) {
+	b.queue = append(slices.Clone(items), b.queue...)
+	b.since = append(slices.Clone(came), b.since...)
 }
 
 // all removes everything that waits.

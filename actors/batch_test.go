@@ -94,8 +94,8 @@ func TestDepthAndAge(t *testing.T) {
 	if n, age := b.depth(t0.Add(3 * time.Second)); n != 1 || age != 2*time.Second {
 		t.Errorf("depth %d, age %v", n, age)
 	}
-	b.back(t0.Add(2*time.Second), batch...)
-	if n, age := b.depth(t0.Add(3 * time.Second)); n != 2 || age != time.Second {
+	b.back([]time.Time{t0}, batch...)
+	if n, age := b.depth(t0.Add(3 * time.Second)); n != 2 || age != 3*time.Second {
 		t.Errorf("after it was put back: depth %d, age %v", n, age)
 	}
 	if diff := cmp.Diff([]int{100, 200}, b.take()); diff != "" {
@@ -117,7 +117,8 @@ func TestPropertyBatcherKeepsOrder(t *testing.T) {
 			case 2:
 				got = append(got, b.take()...)
 			case 3:
-				b.back(t0, b.take()...)
+				taken := b.take()
+				b.back(make([]time.Time, len(taken)), taken...)
 			}
 		}
 		for len(b.queue) > 0 {

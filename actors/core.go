@@ -49,6 +49,7 @@ type core struct {
 type item struct {
 	msg      transaction.Message
 	seq      uint64       // order of arrival at the table
+	came     time.Time    // when it arrived
 	piece    uint64       // what was sent together has one number
 	internal bool         // of our own making: nobody waits for its answer
 	waits    bool         // for its kernel chain
@@ -191,7 +192,7 @@ func (c *core) handle(e event) []effect {
 		c.pieces++
 		for _, it := range e.items {
 			c.arrived++
-			it.seq, it.piece = c.arrived, c.pieces
+			it.seq, it.piece, it.came = c.arrived, c.pieces, c.now
 		}
 		c.mail.add(c.now, e.items...)
 		return nil
@@ -282,10 +283,11 @@ func (c *core) rest() []effect {
 		c.suspects = append(c.run.undone(), c.suspects...)
 	} else {
 		back := c.run.undone()
-		c.mail.back(c.now, back...)
-		for _, it := range back {
-			c.backTo = max(c.backTo, it.seq)
+		came := make([]time.Time, len(back))
+		for i, it := range back {
+			came[i], c.backTo = it.came, max(c.backTo, it.seq)
 		}
+		c.mail.back(came, back...)
 	}
 	out := c.end(nil)
 	c.resting = true

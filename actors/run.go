@@ -210,7 +210,7 @@ func (c *core) lookAgain() {
 		refresh := &item{msg: transaction.Message{ID: "after an unknown outcome", Body: transaction.Refresh{}}, internal: true, answered: true}
 		c.arrived++
 		c.pieces++
-		refresh.seq, refresh.piece = c.arrived, c.pieces
+		refresh.seq, refresh.piece, refresh.came = c.arrived, c.pieces, c.now
 		c.mail.add(c.now, refresh)
 	}
 }
