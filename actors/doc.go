@@ -24,8 +24,10 @@
 //
 // The logic of a table is a type without goroutines, a step from an event to effects, which
 // the actor drives in production and [Machine] in virtual time: a replay takes exactly the
-// way of production. When the kernel refuses a block, the message at fault is found by the
-// line of the error, or by halves where no line can be trusted, and everything else lands.
+// way of production. A message that is bad is found in the plan, by trying kinds of rules that
+// were not seen before (see [Trier]), by the line of the error, by a search away from the live
+// table, or by halves where none of these can be had, and everything else lands. A
+// [BatchRecord] says what was done.
 //
 // protoactor-go is used for mailboxes and life cycle and stays inside this package, but for
 // [Runtime.PID] and [Runtime.System], which are for feature actors of the same system.

@@ -24,7 +24,9 @@
 //     option.
 //   - Chain names that a tool refuses, prints ambiguously or takes for an option.
 //
-// Whether chains exist, ports are right or a match is known is left to the tool.
+// Whether a rule can be right is another question. [CheckRule] answers it for lengths, ports,
+// addresses and names that are one letter off; [RefusalsOf] for what a backend's kernel does
+// not take in a table or at a hook. Whether chains and sets exist is left to the tool.
 //
 // Facts about the tools were measured with iptables 1.8.9, legacy and nft; option tables
 // come from its extension modules, the list of targets from those and from 1.4.7 to 1.8.13.

@@ -239,8 +239,10 @@ func (j *placeJudge) refuse(c *chain, r rules.Rule, p Place, err *Error) {
 	if len(path) > 1 {
 		way = ": " + strings.Join(path, " -> ")
 	}
+	again := Error{Table: t.s.cfg.Table, Chain: c.name, Rule: r.String(), Hook: err.Hook}
 	for _, i := range set {
 		e := *err
+		e.Command = again.Reproduce(t.s.cfg.Backend)
 		e.Table, e.ID, e.Owner = t.s.cfg.Table, t.msgs[i].ID, t.msgs[i].Owner
 		e.Chain, e.Rule, e.Reason = c.name, r.String(), err.Reason+way
 		if !slices.ContainsFunc(writers, func(w culprit) bool { return w.message == i }) {
