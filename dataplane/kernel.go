@@ -76,6 +76,7 @@ type Kernel struct {
 
 	noScratch noScratch
 	rooms     rooms
+	live      liveTools
 
 	tables tableLocks
 	lock   *xtablesLock
@@ -112,6 +113,7 @@ func (k *Kernel) Info() Info { return k.info }
 // Close waits for tools that are still ending, and gives tables and namespaces back. No
 // operation may be running.
 func (k *Kernel) Close() error {
+	k.live.close(k)
 	k.rooms.close()
 	k.wg.Wait()
 	err := errors.Join(k.canon.close(), k.tables.close(), k.ns.close())
@@ -143,7 +145,7 @@ func (k *Kernel) Restore(ctx context.Context, id rules.TableID, input []byte) er
 			return err
 		}
 		k.stats.runs.Add(1)
-		return k.restore(ctx, t, k.ns.enter, k.toolLockFile(t), input)
+		return k.restoreLive(ctx, t, id, input)
 	})
 	if re = k.explain(re); re != nil {
 		re.CountersLost = re.Class == Unknown && k.backend == Legacy

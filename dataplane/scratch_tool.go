@@ -39,13 +39,18 @@ type openTool struct {
 
 // openRestore starts a restore tool in a scratch namespace.
 func (k *Kernel) openRestore(t toolset, s *scratch) (*openTool, error) {
+	return k.openTool(t, s.start, s.lockFile)
+}
+
+// openTool starts a restore tool that is kept open.
+func (k *Kernel) openTool(t toolset, start starter, lockFile string) (*openTool, error) {
 	args := []string{"--noflush", "--verbose"}
 	if k.backend == Legacy {
 		args = append(args, k.waitArgs(t)...)
 	}
 	p := &openTool{cmd: exec.Command(t.restore, args...), path: t.restore, ended: make(chan struct{})}
 	p.file, _ = os.Stat(t.restore) // nil if it is not there, which the start will say
-	p.cmd.Env = environ(s.lockFile)
+	p.cmd.Env = environ(lockFile)
 	p.cmd.Stdout, p.cmd.Stderr = &p.echoes, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as in run
 	p.cmd.WaitDelay = time.Second
@@ -55,7 +60,7 @@ func (k *Kernel) openRestore(t toolset, s *scratch) (*openTool, error) {
 	}
 	defer in.Close()
 	p.cmd.Stdin, p.stdin = in, out
-	if err := s.start(p.cmd); err != nil {
+	if err := start(p.cmd); err != nil {
 		out.Close()
 		return nil, runError(outcome{exit: -1, err: &spawnError{err}})
 	}

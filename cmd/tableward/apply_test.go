@@ -82,7 +82,7 @@ func TestExitStatus(t *testing.T) {
 		{"no permission to open", noKernel(fs.ErrPermission), []string{"apply", good}, 7, "CAP_NET_ADMIN"},
 		{"no tools", noKernel(errors.New("iptables was not found")), []string{"apply", good, worse}, 4, "not found"},
 		{"no table", failing(dataplane.OpRestore, absent), []string{"apply", good}, 4, "not available"},
-		{"locked until the timeout", failing(dataplane.OpRestore, locked), []string{"apply", "--timeout", "50ms", good}, 4, "within the timeout of 50ms: busy: the xtables lock"},
+		{"locked until the timeout", failing(dataplane.OpRestore, locked), []string{"apply", "--timeout", "500ms", good}, 4, "within the timeout of 500ms: busy: the xtables lock"},
 		{"dry run without a kernel", noKernel(errors.New("iptables was not found")), []string{"apply", "--dry-run", good}, 0, "planned against an empty table"},
 		{"dry run without permission", failing(dataplane.OpRead, denied), []string{"apply", "--dry-run", good}, 0, "planned against an empty table"},
 		{"check: good", nil, []string{"check", good}, 0, ""},
@@ -293,7 +293,7 @@ func TestWaitsForKernelChain(t *testing.T) {
 
 func TestUnmetKernelChain(t *testing.T) {
 	file := write(t, "w.rules", "*filter\n-A DOCKER-USER -j DROP\n-A INPUT -j DROP\nCOMMIT\n")
-	r := runOn(t, newSim(), "apply", "--timeout", "50ms", "-o", "json", file)
+	r := runOn(t, newSim(), "apply", "--timeout", "500ms", "-o", "json", file)
 	out := decode(t, r)
 	if r.code != exitPartly || out.Answers[0].Result != "unavailable" || out.Answers[1].Result != "applied" ||
 		!strings.Contains(out.Answers[0].Error.Reason, "DOCKER-USER does not exist") {

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// idleLimit is how long a tool that is kept open for a table waits for the next block.
+const idleLimit = 5 * time.Second
+
+// liveTools are the restore tools that are kept open in the live namespace, one for each
+// table. A start costs more than most blocks; and an nft tool that ends holds up the commits
+// of its namespace until the kernel has got rid of what it replaced.
+//
+// A legacy tool is not kept open: it must be given the lock of each block, so that the lock
+// outlives us if we are killed.
+type liveTools struct {
+	mu      sync.Mutex // guards the rest
+	byTable map[rules.TableID]*liveTool
+	silent  bool // a tool did not echo a marker while it was open
+	closed  bool
+}
+
+// liveTool is the tool of one table. One block is under way at a time.
+type liveTool struct {
+	mu   sync.Mutex // held while a block is under way
+	tool *openTool
+	idle *time.Timer
+}
+
+// restoreLive gives a block to the table's tool, which is started if there is none. Line
+// numbers that the tool names count all of its input.
+func (k *Kernel) restoreLive(ctx context.Context, t toolset, id rules.TableID, input []byte) *RestoreError {
+	l := k.liveTool(id)
+	if l == nil || !closed(input) {
+		return k.restore(ctx, t, k.ns.enter, k.toolLockFile(t), input)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, k.limitOf(input), errDeadline)
+	defer cancel()
+	for again := false; ; again = true {
+		re, untouched := l.give(ctx, k, t, input)
+		if !untouched || again {
+			return re
+		}
+	}
+}
+
+// limitOf is how long a tool may take for a block.
+func (k *Kernel) limitOf(input []byte) time.Duration {
+	return k.opts.BaseDeadline + time.Duration(bytes.Count(input, []byte("\n")))*k.opts.LineDeadline
+}
+
+// liveTool returns the place for a table's tool; nil where tools are not kept open.
+func (k *Kernel) liveTool(id rules.TableID) *liveTool {
+	p := &k.live
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k.backend != NFT || p.silent || p.closed {
+		return nil
+	}
+	l := p.byTable[id]
+	if l == nil {
+		if p.byTable == nil {
+			p.byTable = map[rules.TableID]*liveTool{}
+		}
+		l = &liveTool{}
+		p.byTable[id] = l
+	}
+	return l
+}
+
+// give hands a block to the tool. It tells whether the tool has not seen any of it, because it
+// had ended: then it may be given to another one. The caller holds mu.
+func (l *liveTool) give(ctx context.Context, k *Kernel, t toolset, input []byte) (re *RestoreError, untouched bool) {
+	if ctx.Err() != nil {
+		return runError(outcome{exit: -1, err: context.Cause(ctx)}), false
+	}
+	if l.idle != nil {
+		l.idle.Stop()
+	}
+	if l.tool != nil && !l.tool.fresh() {
+		l.leave(k)
+	}
+	if l.tool == nil {
+		if re := l.open(ctx, k, t); re != nil || l.tool == nil {
+			if re == nil { // it does not echo: one tool for each block
+				re = k.restore(ctx, t, k.ns.enter, k.toolLockFile(t), input)
+			}
+			return re, false
+		}
+	}
+	p := l.tool
+	before := p.lines
+	wrote, o := p.hand(ctx, input)
+	switch {
+	case o.marked:
+		l.idle = time.AfterFunc(idleLimit, func() { l.rest(k, p) })
+		return nil, false
+	case wrote == 0 && o.err == nil:
+		l.leave(k)
+		return &RestoreError{Class: Busy, ExitCode: o.exit, Stderr: o.stderr, Reason: errIdleEnd.Error(), Err: errIdleEnd}, true
+	}
+	l.leave(k)
+	switch {
+	case o.err != nil:
+		return runError(o), false
+	case o.exit == 0:
+		return &RestoreError{Class: Unknown, Stderr: o.stderr, Reason: errNoMarker.Error(), Err: errNoMarker}, false
+	}
+	return Classify(o.exit, renumbered(o.stderr, before), input), false
+}
+
+// numbered are the forms in which the tools name a line: what is before the number, the
+// number, and what is behind it. See classify.go.
+var numbered = regexp.MustCompile(`(?m)^(line |Error occurred at line: |` +
+	`(?:\S+ v[0-9.]+ \([a-z_]+\): )?\S*ip6?tables\S*: (?:COMMIT expected at )?line |` +
+	`\S*ip6?tables\S* v[^:]*: Can't set policy .* line )` +
+	`(\d+)(: \S+ failed| failed| policy invalid| table name|: Bad |$)`)
+
+// renumbered is what a tool said, with the numbers of lines counted from the block's first:
+// the tool counts all that it was ever given.
+func renumbered(stderr string, before int) string {
+	return numbered.ReplaceAllStringFunc(stderr, func(text string) string {
+		m := numbered.FindStringSubmatch(text)
+		return m[1] + itoa(atoi(m[2])-before) + m[3]
+	})
+}
+
+var errIdleEnd = errors.New("the tool ended while it waited for a block")
+
+// open starts a tool and has it echo a marker, so that one which keeps what it prints to itself
+// is found before it has a block. Then there is no tool, and none is kept open any more.
+func (l *liveTool) open(ctx context.Context, k *Kernel, t toolset) *RestoreError {
+	if !keepable(t.restore) {
+		k.live.never()
+		return nil
+	}
+	p, err := k.openTool(t, k.ns.enter, k.toolLockFile(t))
+	if err != nil {
+		return asRestore(err)
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, echoWait, errSilent)
+	defer cancel()
+	_, o := p.hand(wait, nil)
+	switch {
+	case o.marked:
+		l.tool = p
+		return nil
+	case errors.Is(o.err, errSilent):
+		k.live.never()
+		return nil
+	case o.err != nil:
+		return runError(o)
+	case o.exit == 0:
+		k.live.never()
+		return nil
+	}
+	return Classify(o.exit, o.stderr, nil)
+}
+
+var errSilent = errors.New("the tool does not echo a comment while its input is open")
+
+// never has no tool kept open from now on.
+func (p *liveTools) never() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = true
+}
+
+// keepable tells whether a program is the tool itself. A script in its place may read all of
+// its input before it does anything.
+func keepable(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return true // the start will say what is wrong
+	}
+	defer f.Close()
+	var magic [2]byte
+	_, err = io.ReadFull(f, magic[:])
+	return err != nil || string(magic[:]) != "#!"
+}
+
+// rest closes a tool that has been idle, if it is still the same.
+func (l *liveTool) rest(k *Kernel, p *openTool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tool == p {
+		l.leave(k)
+	}
+}
+
+// leave ends the tool, beside what comes next. The caller holds mu.
+func (l *liveTool) leave(k *Kernel) {
+	p := l.tool
+	l.tool = nil
+	k.wg.Go(p.close)
+}
+
+// close ends all tools. No operation may be running.
+func (p *liveTools) close(k *Kernel) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, l := range p.byTable {
+		l.mu.Lock()
+		if l.idle != nil {
+			l.idle.Stop()
+		}
+		if l.tool != nil {
+			l.leave(k)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// hand writes input and a marker to the tool and waits for the marker's echo, or for the
+// tool's end, which is brought about at the end of ctx. It returns how much the tool could be
+// given.
+func (p *openTool) hand(ctx context.Context, input []byte) (wrote int, o outcome) {
+	marker := newMarker()
+	done := p.echoes.expect([]string{marker})
+	p.stderr.reset()
+	text := make([]byte, 0, len(input)+len(marker)+2)
+	text = append(text, input...)
+	if n := len(text); n > 0 && text[n-1] != '\n' {
+		text = append(text, '\n') // a marker glued to COMMIT would spoil the block
+	}
+	text = append(append(text, marker...), '\n')
+	p.lines += bytes.Count(text, []byte("\n"))
+	stop := context.AfterFunc(ctx, func() { _ = p.stdin.SetWriteDeadline(time.Unix(1, 0)) })
+	wrote, _ = p.stdin.Write(text)
+	stop()
+	select {
+	case <-done:
+		return wrote, outcome{marked: true}
+	case <-p.ended:
+	case <-ctx.Done():
+		_ = unix.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // fails if it has just ended
+		<-p.ended
+		o = p.outcome()
+		if p.echoes.count() == 0 {
+			o.err = context.Cause(ctx)
+		}
+		o.marked = p.echoes.count() > 0
+		return wrote, o
+	}
+	o = p.outcome()
+	o.marked = p.echoes.count() > 0
+	return wrote, o
+}
+
+// asRestore is an error of this package in the form that operations return.
+func asRestore(err error) *RestoreError {
+	var re *RestoreError
+	errors.As(asRestoreError(err), &re)
+	return re
+}
