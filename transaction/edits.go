@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"slices"
+
+	"github.com/tableward/tableward/rules"
+)
+
+// editLines returns the lines that turn a chain's rules from before into after and touch no
+// rule that stays, so that those keep their counters. Every index names a rule of before:
+// first all deletions, from the bottom up, then the insertions, from the bottom up too, by the
+// places of the rules that stayed. No line replaces: iptables-nft-restore 1.8.9 crashes when a
+// rule of the same input is replaced, and what is replaced loses its counters in any case. It
+// returns false where more than half of after is new: then the whole chain costs no more.
+func editLines(chain string, before, after []string, wanted []rules.Rule) ([]rules.Line, bool) {
+	stays, ok := common(before, after, len(after)/2)
+	if !ok {
+		return nil, false
+	}
+	var lines []rules.Line
+	kept := make([]bool, len(before))
+	for _, p := range stays {
+		kept[p.before] = true
+	}
+	for i := len(before) - 1; i >= 0; i-- {
+		if !kept[i] {
+			lines = append(lines, rules.Line{Command: rules.DeleteIndex, Chain: chain, Index: i + 1})
+		}
+	}
+	end := len(after)
+	for n := len(stays); n >= 0; n-- { // the gap behind the n-th rule that stays
+		begin := 0
+		if n > 0 {
+			begin = stays[n-1].after + 1
+		}
+		lines = append(lines, gap(chain, wanted[begin:end], n, n == len(stays))...)
+		if n > 0 {
+			end = begin - 1
+		}
+	}
+	return lines, true
+}
+
+// gap are the lines that put rules behind the n-th rule that stays.
+func gap(chain string, rs []rules.Rule, n int, last bool) []rules.Line {
+	var lines []rules.Line
+	if last {
+		for _, r := range rs {
+			lines = append(lines, rules.Line{Command: rules.Append, Chain: chain, Rule: r})
+		}
+		return lines
+	}
+	for i := len(rs) - 1; i >= 0; i-- {
+		lines = append(lines, rules.Line{Command: rules.Insert, Chain: chain, Index: n + 1, Rule: rs[i]})
+	}
+	return lines
+}
+
+// pair is a rule that stays: its place before and after.
+type pair struct{ before, after int }
+
+// common finds a longest common part of two lists, in order, by Myers' algorithm, whose cost
+// grows with the differences. It gives up when more than so many of after are not in before.
+func common(before, after []string, most int) ([]pair, bool) {
+	var head []pair
+	from := 0
+	for from < len(before) && from < len(after) && before[from] == after[from] {
+		head = append(head, pair{from, from})
+		from++
+	}
+	endB, endA := len(before), len(after)
+	var tail []pair
+	for endB > from && endA > from && before[endB-1] == after[endA-1] {
+		endB--
+		endA--
+		tail = append(tail, pair{endB, endA})
+	}
+	middle, ok := myers(before[from:endB], after[from:endA])
+	if !ok || endA-from-len(middle) > most {
+		return nil, false
+	}
+	for _, p := range middle {
+		head = append(head, pair{p.before + from, p.after + from})
+	}
+	for i := len(tail) - 1; i >= 0; i-- {
+		head = append(head, tail[i])
+	}
+	return head, true
+}
+
+// maxEdits bounds how many rules differ, since the memory of the comparison grows with its
+// square.
+const maxEdits = 2000
+
+// myers returns a longest common part of a and b; false when more than maxEdits differ.
+func myers(a, b []string) ([]pair, bool) {
+	n, m := len(a), len(b)
+	most := min(n+m, maxEdits)
+	// furthest[k+most+1] is how far into a one comes on diagonal k = place in a - place in b.
+	furthest := make([]int, 2*most+3)
+	at := func(k int) int { return k + most + 1 }
+	var trace [][]int // what furthest was on diagonals -d-1 to d+1 before step d
+	for d := 0; d <= most; d++ {
+		trace = append(trace, append([]int(nil), furthest[at(-d-1):at(d+1)+1]...))
+		for k := -d; k <= d; k += 2 {
+			x := furthest[at(k-1)] + 1
+			if k == -d || k != d && furthest[at(k-1)] < furthest[at(k+1)] {
+				x = furthest[at(k+1)]
+			}
+			for x < n && x-k < m && a[x] == b[x-k] {
+				x++
+			}
+			furthest[at(k)] = x
+			if x >= n && x-k >= m {
+				return walkBack(trace, n, m), true
+			}
+		}
+	}
+	return nil, false
+}
+
+// walkBack follows the furthest ways of myers from the end.
+func walkBack(trace [][]int, x, y int) []pair {
+	var out []pair
+	for d := len(trace) - 1; d >= 0; d-- {
+		at := func(k int) int { return trace[d][k+d+1] }
+		k := x - y
+		from := k - 1
+		if k == -d || k != d && at(k-1) < at(k+1) {
+			from = k + 1
+		}
+		px := at(from)
+		if d == 0 {
+			px, from = 0, 0
+		}
+		for x > px && y > px-from {
+			x--
+			y--
+			out = append(out, pair{x, y})
+		}
+		x, y = px, px-from
+	}
+	slices.Reverse(out)
+	return out
+}
