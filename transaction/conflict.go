@@ -135,6 +135,12 @@ func (t *Txn) refuseSet(set []int, err error, why func(message int) (culprit, st
 	for _, i := range set {
 		c, reason := why(i)
 		e := t.errorf(t.msgs[i], err, c.chain, c.rule, "%s", reason)
+		switch err {
+		case ErrLoop:
+			e.Advice = "leave one of these jumps out"
+		case ErrDepth:
+			e.Advice = "jump from a chain that is nearer to the built-in one"
+		}
 		for _, other := range set {
 			if other != i {
 				e.With = append(e.With, t.msgs[other].ID)

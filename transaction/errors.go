@@ -77,8 +77,28 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // errorf makes an Error about a chain of message m.
 func (t *Txn) errorf(m Message, err error, chain, rule, format string, args ...any) *Error {
-	return &Error{
+	e := &Error{
 		Table: t.s.cfg.Table, ID: m.ID, Owner: m.Owner, Chain: chain, Rule: rule,
 		Reason: fmt.Sprintf(format, args...), Err: err,
 	}
+	switch err {
+	case ErrLoop, ErrDepth, ErrUnknownTarget, ErrDependency:
+		e.Column = targetColumn(rule)
+	}
+	return e
+}
+
+// targetColumn is where a rule's target stands, 0 without one.
+func targetColumn(text string) int {
+	r, err := rules.ParseRule(text)
+	if err != nil || r.Target() == "" {
+		return 0
+	}
+	words, _ := rules.SplitWords(text)
+	for i := len(words) - 1; i >= 0; i-- {
+		if words[i].Text == r.Target() {
+			return words[i].Column
+		}
+	}
+	return 0
 }
