@@ -46,7 +46,7 @@ type liveTool struct {
 func (k *Kernel) restoreLive(ctx context.Context, t toolset, id rules.TableID, input []byte) *RestoreError {
 	l := k.liveTool(id)
 	if l == nil || !closed(input) {
-		return k.restore(ctx, t, k.ns.enter, k.toolLockFile(t), input)
+		return k.restore(ctx, t, k.enterLocked(t), k.toolLockFile(t), input)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *liveTool) give(ctx context.Context, k *Kernel, t toolset, input []byte)
 	if l.tool == nil {
 		if re := l.open(ctx, k, t); re != nil || l.tool == nil {
 			if re == nil { // it does not echo: one tool for each block
-				re = k.restore(ctx, t, k.ns.enter, k.toolLockFile(t), input)
+				re = k.restore(ctx, t, k.enterLocked(t), k.toolLockFile(t), input)
 			}
 			return re, false
 		}

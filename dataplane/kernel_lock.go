@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,10 +29,14 @@ var errLockWait = errors.New("the xtables lock was not had in time")
 // block. A flock cannot be taken back, so a wait that is given up goes on without us: it
 // gives a late lock back at once, and the next one who wants the lock takes the wait over.
 // There is never more than one.
+//
+// A flock belongs to the open file, whoever has a descriptor of it. The tool that runs under
+// the lock gets one, so that no death of ours frees the lock while the tool still writes.
 type xtablesLock struct {
 	path string
-	turn chan struct{} // holds one token: who has it may touch left, and has the lock later
+	turn chan struct{} // holds one token: who has it may touch the rest, and has the lock later
 	left *lockWait     // a wait that was given up
+	held *os.File      // the lock, nil while we do not have it
 }
 
 func newXtablesLock(path string) *xtablesLock {
@@ -84,7 +89,9 @@ func (l *xtablesLock) take(ctx context.Context, limit time.Duration) (func(), *R
 			<-l.turn
 			return nil, unavailable(fmt.Errorf("can't open lock file %w", r.err))
 		}
+		l.held = r.file
 		return func() {
+			l.held = nil
 			unlock(r.file)
 			<-l.turn
 		}, nil
@@ -100,6 +107,19 @@ func (l *xtablesLock) take(ctx context.Context, limit time.Duration) (func(), *R
 	}
 	<-l.turn
 	return nil, l.busy(ctx)
+}
+
+// enterLocked is how a tool is started within locked: it inherits the lock that we hold for
+// it, if there is one. Should we be killed, the lock is held until the tool has ended.
+func (k *Kernel) enterLocked(t toolset) starter {
+	if !t.ownLock {
+		return k.ns.enter
+	}
+	held := k.lock.held
+	return func(cmd *exec.Cmd) error {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, held)
+		return k.ns.enter(cmd)
+	}
 }
 
 // busy says who has the lock.
@@ -189,8 +209,9 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(named, held)
 }
 
-// unlock gives a lock back. It is done in so many words: a process that is just being
-// started has a copy of the descriptor for a moment, and closing ours would not free it.
+// unlock gives a lock back. It is done in so many words: the tool that ran under it may still
+// be ending, and a process that is just being started has a copy of the descriptor for a
+// moment. Closing ours would not free it; this does, whoever has copies.
 func unlock(f *os.File) {
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // cannot fail for a lock that is held
 	f.Close()
@@ -218,8 +239,12 @@ func flockHolder(path string) int {
 	return 0
 }
 
-// processName returns "pid 12 (name)", without the name if the process has ended.
+// processName returns "pid 12 (name)", without the name if it cannot be read. Of a process
+// that has ended it says so: then who inherited the lock from it has it.
 func processName(pid int) string {
+	if unix.Kill(pid, 0) == unix.ESRCH {
+		return fmt.Sprintf("what pid %d left running when it ended", pid)
+	}
 	name, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "comm"))
 	if err != nil {
 		return "pid " + itoa(pid)

@@ -265,6 +265,38 @@ func TestKernelLockIsTheTools(t *testing.T) {
 	}
 }
 
+// The lock is free when a block is applied, although the tool, which has a descriptor of it,
+// has not ended.
+func TestKernelLockFreeBeforeTheToolEnds(t *testing.T) {
+	o := testns.Options(t, testns.New(t), dataplane.Legacy)
+	o.ToolDir = t.TempDir()
+	end := filepath.Join(o.ToolDir, "end")
+	script := "#!/bin/sh\niptables-legacy-restore \"$@\" || exit\n[ \"$1\" = --version ] || read -r end <" + end + "\n"
+	for name, text := range map[string]string{"restore": script, "save": "#!/bin/sh\nexec iptables-legacy-save \"$@\"\n"} {
+		if err := os.WriteFile(filepath.Join(o.ToolDir, "iptables-legacy-"+name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(end, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := newKernel(t, o)
+	if err := k.Restore(background, filter, aChain); err != nil {
+		t.Error(err)
+	}
+	if s := k.Stats(); s.Locks != 1 || holders(t, o.LockFile, false) != 0 {
+		t.Errorf("%d hold the lock after the block; %+v", holders(t, o.LockFile, false), s)
+	}
+	f, err := os.OpenFile(end, os.O_WRONLY, 0) // a tool that has ended would never read
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := holders(t, o.LockFile, false); n != 0 {
+		t.Errorf("%d hold the lock while the tool is ending", n)
+	}
+	f.Close()
+}
+
 // A tool that locks what it likes is left to it: to hold the lock while it runs would be to
 // wait for ourselves.
 func TestKernelLockNotHonoured(t *testing.T) {

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/tableward/tableward/dataplane"
 	"github.com/tableward/tableward/dataplane/testns"
@@ -11,7 +14,8 @@ import (
 )
 
 // TestKillLate holds that a tool which outlives its runtime, and writes when the next one has
-// begun, is repaired: what was asked for wins, not what came last.
+// begun, is repaired: what was asked for wins, not what came last. On legacy it has inherited
+// the lock, so that the next one begins when it has written.
 func TestKillLate(t *testing.T) {
 	testns.Each(t, func(t *testing.T, b dataplane.Backend, v rules.IPVersion, _ *dataplane.Kernel) {
 		for _, scene := range []string{"write", "delete", "unhook", "sweep"} {
@@ -27,8 +31,14 @@ func TestKillLate(t *testing.T) {
 				w.child.goOn(t)
 				w.tools.stopped(t)
 				w.child.kill(t)
+				finish := func() { w.tools.finish(t) }
+				if b == dataplane.Legacy {
+					w.checkLocked(t)
+					finish()
+					finish = func() {}
+				}
 				// The next run wants what was before.
-				nextRun(t, w.kernel, w.table, s.before, func() { w.tools.finish(t) })
+				nextRun(t, w.kernel, w.table, s.before, finish)
 				got := w.read(t)
 				want.checkWhole(t, got)
 				want.final = want.old
@@ -36,4 +46,16 @@ func TestKillLate(t *testing.T) {
 			})
 		}
 	})
+}
+
+// checkLocked holds that nobody can write.
+func (w *killWorld) checkLocked(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := w.kernel.Restore(ctx, w.table, []byte("*filter\nCOMMIT\n"))
+	var re *dataplane.RestoreError
+	if !errors.As(err, &re) || re.Class != dataplane.Busy {
+		t.Errorf("while the tool is at work a write gets %v, want a lock that is held", err)
+	}
 }
