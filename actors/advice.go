@@ -38,16 +38,15 @@ var advices = []struct{ words, advice string }{
 // dress completes a refusal: what to do, and a command that shows it again.
 func (c *core) dress(err error) error {
 	var e *transaction.Error
-	if !errors.As(err, &e) || e.Command != "" {
+	if !errors.As(err, &e) {
 		return err
 	}
 	var re *dataplane.RestoreError
-	if errors.As(e.Err, &re) {
-		if e.Advice == "" {
-			e.Advice = adviceFor(re, e.Reason)
-		}
-		e.Command = e.Reproduce(c.state.Backend())
-	} else if errors.Is(e.Err, transaction.ErrPlace) {
+	refused := errors.As(e.Err, &re)
+	if refused && e.Advice == "" {
+		e.Advice = adviceFor(re, e.Reason)
+	}
+	if e.Command == "" && (refused || errors.Is(e.Err, transaction.ErrPlace)) {
 		e.Command = e.Reproduce(c.state.Backend())
 	}
 	return err

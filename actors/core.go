@@ -40,7 +40,7 @@ type core struct {
 	suspects []*item // the search for messages at fault did not get to them in time
 	later    []*item // landed, and must stay on top of what is older and held back
 	backTo   uint64  // last in order of what was put back into the mail
-	hunted   bool    // the last batch was one of suspects: mail goes first now
+	hunted   bool    // suspects have been looked for in the last batch: mail goes first now
 	chunk    int     // so many suspects are tried at once
 	backoff  *backoff.ExponentialBackOff
 }
@@ -260,6 +260,10 @@ func (c *core) end(out []effect) []effect {
 	if c.run != nil {
 		out = c.tellRecord(out)
 		c.keepLater(c.run)
+		c.hunted = c.hunted || c.run.putOff // who has waited for a search does not wait for a hunt too
+		if c.run.hunt {
+			c.endHunt()
+		}
 	}
 	c.run = nil
 	c.state.Forget()

@@ -45,8 +45,21 @@ func (c *core) hunt() []effect {
 	batch = append(batch, c.later...)
 	slices.SortStableFunc(batch, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
 	c.run = c.newRun(batch)
-	c.run.hunt, c.run.seq = true, batch
+	c.run.hunt, c.run.seq, c.run.suspects = true, batch, n
 	return c.attempt()
+}
+
+// endHunt halves the next hunt when nothing has come of this one in its time.
+func (c *core) endHunt() {
+	left := 0
+	for _, it := range c.run.batch {
+		if it.off {
+			left++
+		}
+	}
+	if left == c.run.suspects {
+		c.chunk = max(left/2, 1)
+	}
 }
 
 // paceHunt makes the next hunt as long as it may be.

@@ -132,10 +132,13 @@ func (c *core) retry(out []effect) []effect {
 }
 
 // broken leaves undone what the kernel refused, when it was the repair of a chain or a rule
-// that no message of the batch wrote: that is nobody's fault. Otherwise it returns nil.
+// that no message of the batch wrote: that is nobody's fault. Otherwise it returns nil. A jump
+// is believed at fault only beside a single message: what is refused may be a rule of another
+// one, which the jump makes reachable.
 func (c *core) broken(n int, reason string) []effect {
-	line, ok := c.run.txn.Plan().Repair(n)
-	if !ok {
+	r := c.run
+	line, ok := r.txn.Plan().Repair(n)
+	if !ok || line.Rule.Jump() != "" && r.err.ExitCode != parseError && len(r.undoneOf(r.groups[0])) > 1 {
 		return nil
 	}
 	return c.breakLine(line, reason, c.run.err)

@@ -100,8 +100,13 @@ func (r *run) begin(now time.Time, op effect) {
 	r.open = true
 }
 
-// done notes the end of that operation.
+// done notes the end of that operation. Mail, which may come at any time, is none.
 func (r *run) done(now time.Time, e event) {
+	switch e.(type) {
+	case readDone, canonDone, restoreDone, tryDone:
+	default:
+		return
+	}
 	if !r.open {
 		return
 	}

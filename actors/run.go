@@ -5,6 +5,7 @@ package actors
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/tableward/tableward/dataplane"
 	"github.com/tableward/tableward/rules"
@@ -35,13 +36,17 @@ type run struct {
 	last     bool    // the deferred ones are being tried, together
 	single   bool    // and now one by one
 
+	sliced    bool            // a first load has been looked for
+	slices    int             // parts of a first load that are still to come before the rest
 	byLine    bool            // a line of an error has been believed once
 	hunt      bool            // of suspects: they are tried before they are sent
+	suspects  int             // so many
 	resent    bool            // a refusal without a word has been asked for again
 	searched  bool            // the batch has been searched away from the live table
 	putOff    bool            // and the search did not get to all of it in time
 	failed    map[string]bool // kinds that a rule was refused of
 	trial     *trial          // what is being tried
+	spent     time.Duration   // on trials
 	narrowing *narrowing      // for what fails only together
 	record    BatchRecord
 	open      bool // the record's last step is under way
@@ -85,6 +90,9 @@ func (c *core) attempt() []effect {
 	}
 	if try := c.nextTry(); try != nil {
 		return try
+	}
+	if c.slice() {
+		return c.attempt()
 	}
 	plan := r.txn.Plan()
 	if len(plan.Modify.Lines) == 0 {
@@ -303,6 +311,7 @@ func (c *core) nextGroup() []effect {
 	}
 	r.groups = r.groups[1:]
 	r.fresh, r.learned, r.refused = false, false, nil
+	c.nextSlice()
 	return c.attempt()
 }
 

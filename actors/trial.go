@@ -13,11 +13,12 @@ import (
 	"github.com/tableward/tableward/transaction"
 )
 
-// Bounds of what is tried away from the live table. A message that comes meanwhile waits for
-// no more than one of them and one block.
+// Bounds of what is tried away from the live table for one batch: of all of it together, and
+// of a trial that comes when that is used up. A message that comes meanwhile waits for no more
+// than that and the batch's blocks.
 const (
-	searchBudget = 600 * time.Millisecond // of the first search of a batch
-	kindBudget   = 600 * time.Millisecond // of the rules of a kind that one is refused of
+	tryBudget   = 600 * time.Millisecond
+	leastBudget = 100 * time.Millisecond
 )
 
 // purpose is what a trial is for.
@@ -60,10 +61,19 @@ func (c *core) nextTry() []effect {
 		r.trial.purpose = tryRules
 	}
 	b := c.sampleBatch(r.trial)
-	if r.trial.purpose == tryRules {
-		b.Budget = kindBudget
-	}
+	b.Budget = r.budget()
 	return []effect{doTry{b}}
+}
+
+// budget is the time for the next trial of a batch; 0 is all that it takes.
+func (r *run) budget() time.Duration {
+	switch {
+	case r.suspects == 1:
+		return 0
+	case r.hunt:
+		return slowHunt
+	}
+	return max(tryBudget-r.spent, leastBudget)
 }
 
 // sampleBatch puts samples where they stand: in a chain reached from their hook, in the
@@ -139,9 +149,7 @@ func (c *core) search() []effect {
 		}
 		return unit[chain]
 	}
-	if !r.hunt {
-		b.Budget = searchBudget
-	}
+	b.Budget = r.budget()
 	return []effect{doTry{b}}
 }
 
@@ -155,6 +163,7 @@ func (c *core) onTry(e tryDone) []effect {
 	if r == nil {
 		return nil
 	}
+	r.spent += e.trial.Took
 	if r.hunt {
 		c.paceHunt(e.trial.Took)
 	}

@@ -60,7 +60,12 @@ func (t *Txn) observe(snap rules.Snapshot) {
 }
 
 func (t *Txn) observeChain(c *chain, read rules.SavedChain) {
-	c.isRead, c.lines, c.rows, c.written, c.policy = true, read.Rules, nil, nil, read.Policy
+	// What reads back as it was written stays known as it was written: then what the tool makes
+	// of a later wish need not be asked.
+	if c.isRead || !c.wanted || !t.readBack(c.written, read.Rules) {
+		c.isRead, c.lines, c.written = true, read.Rules, nil
+	}
+	c.rows, c.policy = nil, read.Policy
 	c.ours = !c.builtin && (c.ours || t.s.oursByName(c.name))
 	switch {
 	case c.wanted:
@@ -168,14 +173,19 @@ func (t *Txn) holds(c *chain, rs []rules.Rule) bool {
 	if !c.isRead {
 		return slices.EqualFunc(c.written, rs, func(a, b rules.Rule) bool { return a.String() == b.String() })
 	}
+	return t.readBack(rs, c.lines)
+}
+
+// readBack tells whether lines are what the tool reads back for rs, as far as that is known.
+func (t *Txn) readBack(rs []rules.Rule, lines []rules.SavedRule) bool {
 	i := 0
 	for _, r := range rs {
 		for _, want := range t.s.canonOf(r) {
-			if i >= len(c.lines) || lineKey(c.lines[i]) != want {
+			if i >= len(lines) || lineKey(lines[i]) != want {
 				return false
 			}
 			i++
 		}
 	}
-	return i == len(c.lines)
+	return i == len(lines)
 }

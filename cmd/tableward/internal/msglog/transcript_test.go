@@ -36,8 +36,8 @@ const sampleText = `0s message "two words" rejected chain tw-c rule "-m comment 
     -A tw-a -j tw-b
     COMMIT
 100ms message good applied
-1s message x conflict chain tw-x rule "-j tw-y" with y: the chains jump in a circle: tw-x -> tw-y -> tw-x
-1s message y conflict chain tw-y rule "-j tw-x" with x: the chains jump in a circle: tw-x -> tw-y -> tw-x
+1s message x conflict chain tw-x rule "-j tw-y" column 4 with y: the chains jump in a circle: tw-x -> tw-y -> tw-x
+1s message y conflict chain tw-y rule "-j tw-x" column 4 with x: the chains jump in a circle: tw-x -> tw-y -> tw-x
 2m0s 6/nat read
 2m0s 6/nat restore rejected line 3 exit 2: unknown option "--bogus"
     *nat
