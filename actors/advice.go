@@ -32,7 +32,7 @@ var advices = []struct{ words, advice string }{
 	{"Invalid argument", "the kernel does not take the match or target in this table, at this hook, or with these values"},
 	{"Too many links", "the chains jump in a circle, or are nested more deeply than the kernel allows"},
 	{"does not say why", "try its matches and its target one by one: one of them is not allowed in this table or at this hook, or the kernel lacks it"},
-	{"without saying why", "try its rules one by one"},
+	{"without saying", "try its rules one by one"},
 }
 
 // dress completes a refusal: what to do, and a command that shows it again.

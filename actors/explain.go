@@ -3,6 +3,7 @@
 package actors
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/tableward/tableward/dataplane"
@@ -29,10 +30,43 @@ func (c *core) explain(it *item) *transaction.Error {
 	}
 	if e.Reason == "" || strings.HasPrefix(e.Reason, "line ") && re.Class == dataplane.RejectedSomewhere {
 		// Legacy names its COMMIT line and no reason; the line is of a block that nobody sees.
-		e.Reason = "the kernel refused the message's rules without saying why: " +
-			"a target or match that is not allowed in this table or at this hook, or one that the kernel lacks"
+		e.Reason = "the kernel refused the message's rules without saying why"
+		if chains, n := rulesOf(it.msg); n > 1 {
+			e.Reason = fmt.Sprintf("the kernel refused one of the message's %d rules, in %s, without saying which or why", n, chainList(chains))
+		}
+		e.Reason += ": a target or match that is not allowed in this table or at this hook, or one that the kernel lacks"
 	}
 	return e
+}
+
+// rulesOf counts the rules that a message puts in, and names the chains that have some.
+func rulesOf(m transaction.Message) (chains []string, n int) {
+	switch b := m.Body.(type) {
+	case transaction.RewriteChains:
+		for _, c := range b.Chains {
+			if n += len(c.Rules); len(c.Rules) > 0 {
+				chains = append(chains, c.Name)
+			}
+		}
+	case transaction.EditRules:
+		return []string{b.Chain}, len(b.Edits)
+	case transaction.OverrideStub:
+		return []string{b.Chain}, len(b.Rules)
+	}
+	return chains, n
+}
+
+// chainList names chains for people, the first few of many.
+func chainList(names []string) string {
+	const most = 10
+	if len(names) == 1 {
+		return "chain " + names[0]
+	}
+	list := "chains " + strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
 }
 
 // onlyRule is the first chain that a message is about, and its rule when it has only one.

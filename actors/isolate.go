@@ -90,6 +90,10 @@ func (c *core) isolateLive() []effect {
 func (c *core) halve() []effect {
 	r := c.run
 	open, out := c.open()
+	if len(open) == 1 && len(r.undoneOf(r.groups[0])) > 1 {
+		r.groups[0] = open // it may be what was set aside
+		return c.retry(out)
+	}
 	if len(open) <= 1 {
 		for _, it := range open {
 			out = c.refuse(out, it)
@@ -215,6 +219,12 @@ func closes(m transaction.Message) bool {
 	return ok && b.Policy == "DROP"
 }
 
+// deletes tells whether a message takes chains away.
+func deletes(m transaction.Message) bool {
+	_, ok := m.Body.(transaction.DeleteChains)
+	return ok
+}
+
 // refuse concludes an item that the kernel does not take.
 func (c *core) refuse(out []effect, it *item) []effect {
 	return c.refuseFor(out, it, c.explain(it))
@@ -279,12 +289,13 @@ func (c *core) isolateLast() []effect {
 
 // open returns what of a refused group is tried again in halves; the rest waits, or is set
 // aside: superseded messages were not in the block; messages refused at plan time may be
-// good beside what is in the other half; a policy DROP waits for all that its owner sends.
+// good beside what is in the other half; a policy DROP waits for all that its owner sends, and
+// a delete for who may stop jumping to the chain, which would lead into a stub till then.
 func (c *core) open() (open []*item, out []effect) {
 	r := c.run
 	for i, it := range r.groups[0] {
 		switch o := r.outcomes[i]; {
-		case o.Result == transaction.Applied && closes(it.msg):
+		case o.Result == transaction.Applied && (closes(it.msg) || deletes(it.msg)):
 			r.setAside(it, nil)
 		case o.Result == transaction.Applied:
 			open = append(open, it)

@@ -87,6 +87,7 @@ func TestLogOfAFailingBatchIsSmall(t *testing.T) {
 func TestReportShowsTheCulprit(t *testing.T) {
 	var log bytes.Buffer
 	sim := dataplane.NewSim(dataplane.NFT)
+	sim.NoScratch = true // so that the live table says it
 	rt := newRuntime(t, sim, actors.Options{
 		Table: transaction.Config{Prefixes: []string{"tw-"}}, Refresh: -1,
 		Logger: zerolog.New(zerolog.SyncWriter(&log)).Level(zerolog.InfoLevel),

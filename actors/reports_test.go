@@ -186,6 +186,7 @@ func TestR02BusyLockCoalesces(t *testing.T) {
 func TestR04RefusalSaysWhatAndWhere(t *testing.T) {
 	const stderr = "ip6tables-restore v1.8.9 (legacy): unknown option \"--bogus\"\nError occurred at line: 5\n"
 	sim := dataplane.NewSim(dataplane.Legacy)
+	sim.NoScratch = true // so that the live table says it
 	sim.Hook = func(c dataplane.Call) error {
 		if c.Op == dataplane.OpRestore && strings.Contains(string(c.Input), "--bogus") {
 			return dataplane.Classify(2, stderr, c.Input)

@@ -202,6 +202,7 @@ func (c *core) triedSamples(verdicts []dataplane.Verdict) []effect {
 		judged[p][v.Index] = v
 	}
 	at := map[transaction.Place]int{}
+	untried := map[string]bool{} // kinds of which nothing is known in time
 	for _, s := range t.samples {
 		v, refused := judged[s.Place][at[s.Place]]
 		at[s.Place]++
@@ -215,16 +216,34 @@ func (c *core) triedSamples(verdicts []dataplane.Verdict) []effect {
 			if t.purpose == tryKinds {
 				c.run.fail(s.Kind)
 			}
-		case refused && v.Untried && s.Message >= 0:
-			c.putOff(s.Message)
+		case refused && v.Untried:
+			untried[s.Kind] = true
+			c.notNow(s)
 		default:
 			// Taken, or nothing that could be tried.
 			c.state.Pass(s.Rule.String(), s.Place)
 			c.state.Prove(s.Kind, s.Place)
 		}
 	}
+	if t.purpose == tryKinds && len(untried) > 0 {
+		for _, s := range c.run.txn.Unproven(untried) {
+			if untried[s.Kind] {
+				c.notNow(s)
+			}
+		}
+	}
 	c.dropOff()
 	return c.attempt()
+}
+
+// notNow leaves a sample for later: its message, or, where no message of the batch wrote it,
+// the live table's word.
+func (c *core) notNow(s transaction.Sample) {
+	if s.Message < 0 {
+		c.state.Pass(s.Rule.String(), s.Place)
+	} else {
+		c.putOff(s.Message)
+	}
 }
 
 // fail notes that a rule of a kind is refused: all others of it are tried one by one.

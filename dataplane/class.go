@@ -56,7 +56,6 @@ type RestoreError struct {
 	// Lines are all that the tool named, in order; the first is Line. Only nft names several,
 	// of what the kernel refuses, and no more than fit into 1 KiB. See Apart.
 	Lines []LineError
-	apart bool
 	Err   error // the cause below, where there is one
 	// CountersLost tells that the tool was killed while it may have been replacing a legacy
 	// table: rule counters of the whole table may be zero now, foreign ones included.
@@ -68,17 +67,10 @@ type LineError struct {
 	Line   int    // from 1
 	Text   string // of the input
 	Reason string // the tool's own words
+	// Follows tells that no rule of the input stands between this line and the one named
+	// before it.
+	Follows bool
 }
-
-// Apart tells whether all Lines are at fault. If it returns false only the first is, and of
-// a loop not even that one need be.
-//
-// nf_tables refuses a rule at once, and goes on to the next; or, for a loop, for too many
-// chains in a row, for where it is reached from, when it has looked at the whole table, which
-// it then does again after each rule of the block, and names every one after which the table
-// is bad: the first that made it so, and all that follow. So lines that have others between
-// them, which add rules and are not named, were refused at once.
-func (e *RestoreError) Apart() bool { return e.apart }
 
 // Error returns the class, the line and the reason.
 func (e *RestoreError) Error() string {

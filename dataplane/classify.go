@@ -55,6 +55,19 @@ var environment = []struct {
 	{"Resource temporarily unavailable", Busy, ""},
 }
 
+// Apart tells whether all Lines are at fault. If it returns false only the first is, and of
+// a loop not even that one need be.
+//
+// nf_tables refuses a rule at once, and goes on to the next; or, for a loop, for too many
+// chains in a row, for where it is reached from, when it has looked at the whole table, which
+// it then does again after each rule of the block, and names every one after which the table
+// is bad: the first that made it so, and all that follow. So lines that have others between
+// them, which add rules and are not named, were refused at once.
+func (e *RestoreError) Apart() bool {
+	return len(e.Lines) > 0 && !strings.Contains(e.Lines[0].Reason, "("+errLinks+")") &&
+		!slices.ContainsFunc(e.Lines, func(l LineError) bool { return l.Follows })
+}
+
 // maxSaid is how many bytes nft says of what the kernel refused, behind the line with its
 // own name. What is longer is cut there.
 const maxSaid = 1023
@@ -103,7 +116,8 @@ func classify(exitCode int, stderr string, input []byte, before int) *RestoreErr
 	}
 	if len(named) > 0 {
 		e.Class, e.Line, e.Text = Rejected, named[0].Line, named[0].Text
-		e.Lines, e.apart = named, standApart(named, lines)
+		follow(named, lines)
+		e.Lines = named
 	}
 	return e
 }
@@ -118,18 +132,12 @@ func (l *LineError) find(lines [][]byte) bool {
 	return strings.TrimSpace(l.Text) != "COMMIT" || strings.HasPrefix(l.Reason, "Bad argument")
 }
 
-// standApart tells whether all lines that are named are at fault; see RestoreError.Apart.
-func standApart(named []LineError, lines [][]byte) bool {
-	if strings.Contains(named[0].Reason, "(Too many links)") {
-		return false
-	}
+// follow marks the lines that follow each other.
+func follow(named []LineError, lines [][]byte) {
 	for i := range named[1:] {
 		from, to := named[i].Line, named[i+1].Line-1
-		if from > to || !slices.ContainsFunc(lines[from:to], addsRule) {
-			return false
-		}
+		named[i+1].Follows = from > to || !slices.ContainsFunc(lines[from:to], addsRule)
 	}
-	return true
 }
 
 // addsRule tells whether a line adds a rule: after each of those nf_tables looks at the table.

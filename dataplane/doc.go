@@ -13,11 +13,12 @@
 //	Canon(ctx, id, rules) ([]rules.Canon, error)    what the tools read back for each rule
 //	Info() Info                                     backend, limits, extensions
 //
-// [Kernel.Check] says beforehand which rules of a batch a kernel would refuse, in a scratch
-// network namespace; [Kernel.Stats] counts runs and waits.
+// [Kernel.Try] and [Sim.Try] say beforehand which rules of a batch a kernel would refuse, the
+// former in scratch network namespaces; [Kernel.Check] returns the verdicts alone.
+// [Kernel.Stats] counts runs and waits.
 //
-// Every error of these methods is a [*RestoreError], but for [ErrNoScratch], which Canon
-// and Check return where they have nobody to ask. Its [Class] says what to do: a Rejected
+// Every error of these methods is a [*RestoreError], but for [ErrNoScratch], which Canon,
+// Try and Check return where they have nobody to ask. Its [Class] says what to do: a Rejected
 // line is out, RejectedSomewhere has to be searched, Busy and TooLarge are tried again,
 // Unavailable is reported, and after Unknown the table has to be read before anything else.
 // The words of the tools are interpreted in one place, [Classify].

@@ -117,7 +117,7 @@ func (k *Kernel) waitArgs(t toolset) []string {
 // Stats counts what a Kernel has done since it was made.
 type Stats struct {
 	Runs         int64         // tools run on the network namespace, to write or to read
-	Probes       int64         // tools run in scratch namespaces
+	Probes       int64         // what tools in scratch namespaces were given
 	Locks        int64         // how often the xtables lock was waited for, in vain or not
 	LockWait     time.Duration // all these waits together
 	LastLockWait time.Duration // the wait that ended last

@@ -72,17 +72,18 @@ func (k *Kernel) Check(ctx context.Context, id rules.TableID, b Batch) ([]Verdic
 // ipsets there are. A rule of a set that does not exist there is refused; where that cannot
 // be found out the set is taken to exist.
 //
-// Each rule is tried in a chain of its unit, first where nothing reaches it, which shows what
-// is refused wherever it stands; then reached from the built-in chains that would reach it in
-// the table. A jump is tried with an empty chain as its target. So the verdict on a unit does
+// Each rule is tried among its unit's, or with a few others, first where nothing reaches it,
+// which shows what is refused wherever it stands; then reached from the built-in chains that
+// would reach it in the table. A jump is tried with an empty chain as its target. So the verdict on a unit does
 // not depend on the others, but for which built-in chains reach it, which is worked out from
 // all that are not refused. What the kernel asks of the table as a whole is worked out too:
 // that there is no loop, and no more chains in a row than Info says. Then the rule of the
 // built-in chain is named, in the words that the kernel would have.
 //
-// Of a unit that is refused one rule is named. So n units that are all refused take about 2n
-// probes at most. A legacy tool does not say what the kernel refuses: there the rule of a
-// unit is found by halves, and once 2n probes are made the unit alone is named.
+// Of a unit that is refused one rule is named, whichever was met first. So n units that are
+// all refused take about 2n probes at most. A legacy tool does not say what the kernel
+// refuses: there the rule of a unit is found by halves, and once 2n probes are made, or the
+// time is over, the unit alone is named.
 //
 // A Kernel keeps some scratch namespaces, with a tool running in each, for the next Try. It
 // uses several at once, and is safe for concurrent use.
@@ -101,8 +102,8 @@ func (k *Kernel) Try(ctx context.Context, id rules.TableID, b Batch) (Trial, err
 	if err != nil {
 		return Trial{}, err
 	}
-	t := newTrial(k, tools, id, b)
-	t.begin = begin
+	t := newTrial(k.backend, id, b)
+	t.k, t.tools, t.begin = k, tools, begin
 	if err := t.run(ctx, r); err != nil {
 		return Trial{}, err
 	}

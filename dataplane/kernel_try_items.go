@@ -19,9 +19,10 @@ import (
 // place. Verdicts are worked out from that between rounds, when no worker runs. So they do
 // not depend on which worker was the first.
 type trial struct {
-	k     *Kernel
-	tools toolset
-	id    rules.TableID
+	backend Backend
+	id      rules.TableID
+	k       *Kernel // nil in a Sim
+	tools   toolset
 
 	names map[string]bool   // user chains that exist in the end
 	items []*item           // in the order of the batch
@@ -29,11 +30,15 @@ type trial struct {
 	edges map[string][]edge // what each chain holds that counts for who reaches whom
 	hooks []string          // built-in chains that have edges, in the order of the bits of places
 	bad   []badName
-	live  liveSets // if a rule names a set
+	live  liveSets         // if a rule names a set
+	kinds map[kind][]*item // legacy: the rules of each kind
 
 	begin    time.Time
 	budget   time.Duration
 	answered atomic.Bool // some unit has its answer
+	found    atomic.Bool // some unit is refused, be it not known for which rule
+	over     bool        // there was no time for all
+	naming   bool        // the rules of units that are refused are looked for
 	probes   atomic.Int64
 
 	ctx    context.Context // of the tasks; cancelled when one has failed
@@ -50,11 +55,11 @@ type places uint16
 const (
 	unreached places = 1 << 15 // where nothing reaches it
 	hidden    places = 1 << 14 // legacy: in its built-in chain, behind the end
+	reached          = ^(unreached | hidden)
 )
 
 // item is a rule of the batch, or a chain without rules.
 type item struct {
-	order   int
 	chain   string
 	index   int // -1 for a chain without rules
 	text    string
@@ -71,8 +76,9 @@ type unit struct {
 	id    int
 	items []*item
 	bads  []bad
-	fault *bad // why it is out, nil as long as it is not
-	stop  bool // it was refused somewhere in this round
+	fault *bad   // why it is out, nil as long as it is not
+	met   places // where it was refused in this round
+	whole *unit  // the unit that this one stands for, if it is not one of the batch
 }
 
 // bad is a refusal that was met.
@@ -95,9 +101,9 @@ type edge struct {
 	jump string
 }
 
-func newTrial(k *Kernel, tools toolset, id rules.TableID, b Batch) *trial {
+func newTrial(backend Backend, id rules.TableID, b Batch) *trial {
 	t := &trial{
-		k: k, tools: tools, id: id, budget: b.Budget,
+		backend: backend, id: id, budget: b.Budget,
 		names: map[string]bool{}, edges: map[string][]edge{},
 	}
 	own := slices.Concat(b.Chains, b.Kernel)
@@ -131,7 +137,6 @@ func (t *trial) exists(name string) {
 func (t *trial) builtin(name string) bool { return rules.IsBuiltin(t.id.Name, name) }
 
 func (t *trial) add(units map[int]*unit, of func(string, int) int, it *item) {
-	it.order = len(t.items)
 	t.items = append(t.items, it)
 	if it.index >= 0 && suspect(it.text) && !probeable(it.rule) {
 		it.skipped = "it would reach beyond a scratch namespace, or needs an object that one cannot have"
@@ -209,17 +214,29 @@ func (it *item) ends() bool {
 	return bare && rules.IsVerdict(target)
 }
 
-// asked are the places where it is still to be tried.
+// asked are the places where it is still to be tried. Of a unit that a hook refuses it is
+// still asked whether it is refused wherever it stands: then it leads nowhere.
 func (it *item) asked() places {
-	if it.skipped != "" {
+	switch {
+	case it.skipped != "", it.unit.met&unreached != 0:
 		return 0
+	case it.unit.met != 0:
+		return it.need &^ it.done & unreached
 	}
 	return it.need &^ it.done
 }
 
 // open tells whether there is something left to ask of a unit.
 func (u *unit) open() bool {
-	return u.fault == nil && !u.stop && slices.ContainsFunc(u.items, func(it *item) bool { return it.asked() != 0 })
+	return u.fault == nil && slices.ContainsFunc(u.items, func(it *item) bool { return it.asked() != 0 })
+}
+
+// answered tells whether all of a unit is taken.
+func (u *unit) answered() bool {
+	if u.whole != nil {
+		u = u.whole
+	}
+	return u.met == 0 && !u.open()
 }
 
 // open are the units of which there is something left to ask.
@@ -227,109 +244,18 @@ func open(units []*unit) []*unit {
 	return slices.DeleteFunc(slices.Clone(units), func(u *unit) bool { return !u.open() })
 }
 
-// refuse notes a refusal, after which nothing more is asked of the unit in this round.
+// refuse notes a refusal, after which little more is asked of the unit in this round.
 func (t *trial) refuse(u *unit, it *item, at places, re *RestoreError) {
+	if it == nil && len(u.items) == 1 {
+		it = u.items[0]
+	}
+	if u.whole != nil {
+		u = u.whole
+	}
+	u.met |= at
 	u.bads = append(u.bads, bad{item: it, at: at, re: re})
-	u.stop = true
-	t.answered.Store(true)
-}
-
-// settle works out which units are out by what is known now, and who reaches whom without
-// them. A rule that is refused where nothing reaches it reaches nobody; but what is reached
-// through a rule that is refused at a hook only, and is refused there itself, is at fault too.
-func (t *trial) settle() {
-	for _, u := range t.units {
-		u.stop = false
-		for i := range u.bads {
-			if b := &u.bads[i]; u.fault == nil && b.at == unreached {
-				u.fault = b
-			}
-		}
+	t.found.Store(true)
+	if it != nil {
+		t.answered.Store(true)
 	}
-	for again := true; again; {
-		t.reach()
-		again = false
-		for _, u := range t.units {
-			if u.fault == nil {
-				u.fault = u.applies()
-				again = again || u.fault != nil
-			}
-		}
-	}
-}
-
-// applies returns the first refusal that was met where the unit is reached now.
-func (u *unit) applies() *bad {
-	for i := range u.bads {
-		b := &u.bads[i]
-		hit := b.item != nil && b.item.need&b.at != 0
-		if b.item == nil {
-			hit = slices.ContainsFunc(u.items, func(it *item) bool { return it.need&b.at != 0 })
-		}
-		if hit {
-			return b
-		}
-	}
-	return nil
-}
-
-// verdicts are the answer.
-func (t *trial) verdicts() []Verdict {
-	around := t.loops()
-	at := map[*item]Verdict{}
-	for _, it := range t.items {
-		switch {
-		case it.skipped != "":
-			at[it] = Verdict{Index: it.index, Skipped: it.skipped}
-		case it.unit.fault == nil && it.asked() != 0:
-			at[it] = Verdict{Index: it.index, Untried: true}
-		}
-	}
-	for _, u := range t.units {
-		if u.fault != nil && u.fault.chain == "" {
-			it, v := t.faulty(u)
-			at[it] = v
-		}
-	}
-	for _, b := range t.bad {
-		v := Verdict{Index: -1, Err: refusal(b.re, "")}
-		i := slices.IndexFunc(t.items, func(it *item) bool { return it.chain == b.chain })
-		if i < 0 {
-			v.Chain = b.chain
-			around = append(around, v)
-			continue
-		}
-		at[t.items[i]] = v
-	}
-	var out []Verdict
-	for _, it := range t.items {
-		if v, found := at[it]; found {
-			v.Chain, v.Unit = it.chain, it.unit.id
-			out = append(out, v)
-		}
-	}
-	return append(out, around...)
-}
-
-// faulty is the verdict on a unit that is out, and the rule that it is about.
-func (t *trial) faulty(u *unit) (*item, Verdict) {
-	it, v, text := u.fault.item, Verdict{}, ""
-	if it == nil {
-		it, v.Index = u.items[0], -1
-	} else {
-		v.Index, text = it.index, it.text
-	}
-	if u.fault.at != unreached {
-		v.Hook = t.hookOf(it, u.fault.at)
-	}
-	v.Err = refusal(u.fault.re, text)
-	return it, v
-}
-
-// refusal is an error without what is true of the scratch block alone.
-func refusal(re *RestoreError, text string) *RestoreError {
-	e := *re
-	e.Reason = ownReason(re)
-	e.Class, e.Line, e.Text, e.Lines, e.apart = Rejected, 0, text, nil, false
-	return &e
 }

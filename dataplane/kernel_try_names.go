@@ -13,14 +13,7 @@ import (
 // tryNames declares the chains that a tool might refuse for their names. Whoever checks names
 // has none of them.
 func (w *worker) tryNames(ctx context.Context) error {
-	var names []string
-	for name := range w.names {
-		if rules.CheckChainName(name) != nil || rules.IsVerdict(name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range w.doubtful() {
 		if err := w.enter(ctx, nil); err != nil {
 			return err
 		}
@@ -30,11 +23,23 @@ func (w *worker) tryNames(ctx context.Context) error {
 		}
 		if a.reason != nil {
 			w.dropName(name, a.reason)
-		} else if w.k.backend == NFT {
+		} else if w.backend == NFT {
 			w.room.declared[chainKey{w.id, name}] = true
 		}
 	}
 	return nil
+}
+
+// doubtful are the names of chains that are not surely good.
+func (t *trial) doubtful() []string {
+	var names []string
+	for name := range t.names {
+		if rules.CheckChainName(name) != nil || rules.IsVerdict(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // dropName refuses a chain by its name, with its rules.
@@ -55,10 +60,11 @@ const slack = 8
 // namings are the searches for the rules of units of which it is only known that they are
 // refused, as many as fit into the number of probes.
 func (t *trial) namings() []task {
+	t.naming = true
 	left := 2*len(t.units) + slack - int(t.probes.Load())
 	var out []task
 	for _, u := range t.units {
-		if !u.stop || len(u.bads) == 0 {
+		if u.met == 0 {
 			continue
 		}
 		b := &u.bads[len(u.bads)-1]
@@ -70,6 +76,7 @@ func (t *trial) namings() []task {
 		})
 		if len(items) == 1 {
 			b.item = items[0]
+			t.answered.Store(true)
 		}
 		if cost := bits.Len(uint(max(len(items)-1, 0))); cost > 0 && cost <= left {
 			left -= cost
@@ -97,6 +104,7 @@ func (w *worker) name(ctx context.Context, u *unit, b *bad, items []*item) error
 		}
 	}
 	b.item = items[0]
+	w.answered.Store(true)
 	return nil
 }
 

@@ -67,7 +67,7 @@ func (p *plan) put(it *item) {
 }
 
 func (p *plan) chain(it *item) *chainOf {
-	at := it.asked() &^ (unreached | hidden)
+	at := it.asked() & reached
 	if at == 0 || p.w.builtin(it.chain) {
 		if p.unreached == nil {
 			p.unreached = p.newChain(0)
@@ -121,12 +121,22 @@ func (p *plan) hook() {
 	p.chains = nil
 }
 
+// blocks are the blocks of the plan; so many of them load. On legacy each writes the table
+// once more, so that for many units there is but one.
+func (p *plan) blocks(many bool) (blocks [][]probeLine, load int) {
+	hooks := p.w.hooking(p.reached)
+	if p.w.backend == Legacy && many {
+		return [][]probeLine{slices.Concat(slices.Concat(p.load...), slices.Concat(hooks...))}, 1
+	}
+	return slices.Concat(p.load, hooks), len(p.load)
+}
+
 // loaded notes that the blocks of load were taken.
 func (p *plan) loaded() {
 	for _, block := range p.load {
 		p.w.took(block)
 	}
-	if p.w.k.backend == NFT {
+	if p.w.backend == NFT {
 		for _, name := range p.targets {
 			p.w.room.declared[chainKey{p.w.id, name}] = true
 		}
@@ -172,7 +182,7 @@ func (w *worker) ownLine(it *item, at places, of *pack) probeLine {
 }
 
 func (w *worker) insert() string {
-	if w.k.backend == Legacy {
+	if w.backend == Legacy {
 		return "-I "
 	}
 	return "-A "
@@ -181,18 +191,29 @@ func (w *worker) insert() string {
 // slice is how many lines a block may have that nothing reaches, 0 for all.
 func (w *worker) slice() int {
 	switch {
-	case w.k.backend == Legacy:
+	case w.backend == Legacy:
 		return 0
+	case w.room.slice > 0:
+		return w.room.slice
 	case w.room.s.holder != nil:
 		return sliceUnprivileged
 	}
 	return sliceNFT
 }
 
+// shorten has blocks be shorter from now on, if they are refused for their size.
+func (w *worker) shorten(re *RestoreError) bool {
+	if re == nil || re.Class != TooLarge || w.slice() < 8 {
+		return false
+	}
+	w.room.slice = w.slice() / 4
+	return true
+}
+
 // hooking cuts lines that hook up into blocks.
 func (w *worker) hooking(lines []probeLine) [][]probeLine {
-	if w.k.backend == NFT {
-		return cut(lines, sliceReached)
+	if w.backend == NFT {
+		return cut(lines, min(sliceReached, w.slice()))
 	}
 	var block []probeLine
 	for _, l := range lines {

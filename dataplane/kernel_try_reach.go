@@ -41,9 +41,7 @@ func (t *trial) mark(from map[string]places, chain string, hook places) {
 			continue
 		}
 		from[name] |= hook
-		for _, to := range t.jumps(name) {
-			todo = append(todo, to)
-		}
+		todo = append(todo, t.jumps(name)...)
 	}
 }
 
@@ -65,7 +63,7 @@ func (e edge) out() bool { return e.item != nil && e.item.unit.fault != nil }
 
 // isEnd tells whether nothing behind an entry counts: the legacy kernel does not look there.
 func (t *trial) isEnd(e edge) bool {
-	return t.k.backend == Legacy && e.item != nil && !e.out() && e.item.ends()
+	return t.backend == Legacy && e.item != nil && !e.out() && e.item.ends()
 }
 
 // hookOf names the built-in chain behind a place.
@@ -104,7 +102,7 @@ func (t *trial) loops() []Verdict {
 }
 
 func (t *trial) tooDeep(depth int) bool {
-	limit := maxDepth(t.k.backend)
+	limit := maxDepth(t.backend)
 	return depth >= endless || limit > 0 && depth > limit
 }
 
@@ -124,7 +122,7 @@ func (t *trial) depth(known map[string]int, chain string) int {
 }
 
 func (t *trial) tooManyLinks() *RestoreError {
-	if t.k.backend == Legacy {
+	if t.backend == Legacy {
 		return &RestoreError{Class: Rejected, ExitCode: 1, Reason: untold}
 	}
 	return &RestoreError{Class: Rejected, ExitCode: 4, Reason: "RULE_APPEND failed (" + errLinks + ")"}

@@ -31,18 +31,24 @@ func (k *Kernel) tryWhole(ctx context.Context, id rules.TableID, b Batch) (Trial
 	}
 	defer s.close()
 	s.makeSets(ctx, k, id.IPVersion, ruleset(b))
+	k.stats.probes.Add(1)
 	re := k.restore(ctx, tools, s.start, s.lockFile, []byte(wholeBlock(id, b)))
 	t := Trial{Probes: 1, Took: time.Since(begin)}
 	switch {
 	case re == nil:
 		return t, nil
 	case re.Class == Rejected || re.Class == RejectedSomewhere:
-		return t, &RestoreError{
-			Class: RejectedSomewhere, ExitCode: re.ExitCode, Stderr: re.Stderr, Reason: re.Reason,
-			Err: fmt.Errorf("%w: %w", ErrTogether, re),
-		}
+		return t, together(re)
 	}
 	return t, s.failure(re)
+}
+
+// together is the error of a batch that is refused as a whole.
+func together(re *RestoreError) *RestoreError {
+	return &RestoreError{
+		Class: RejectedSomewhere, ExitCode: re.ExitCode, Stderr: re.Stderr, Reason: re.Reason,
+		Err: fmt.Errorf("%w: %w", ErrTogether, re),
+	}
 }
 
 func ruleset(b Batch) []rules.Rule {

@@ -36,6 +36,15 @@ func (w *window) saw(n int, h hooking) {
 	}
 }
 
+// named takes in that lines were named and nothing was taken; so many units stand before the
+// first that is out. A parser ends there, so that what it is given beyond is in vain where
+// most are refused. The nft kernel goes on.
+func (w *window) named(before int, a answer) {
+	if w.bad = 0; a.reason.ExitCode != 4 {
+		w.size = max(2*before, 1)
+	}
+}
+
 // hooking is what came of rules that were put in together.
 type hooking struct {
 	taken    int // so many are in

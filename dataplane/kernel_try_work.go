@@ -3,6 +3,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -32,15 +33,20 @@ func (t *trial) run(ctx context.Context, r *room) error {
 	t.judge(ctx, r)
 	err := w.try(ctx, func(ctx context.Context, w *worker) error { return w.tryNames(ctx) })
 	for t.settle(); err == nil; t.settle() {
-		todo := open(t.units)
-		if len(todo) == 0 {
+		if len(open(t.units)) == 0 {
 			return nil
 		}
-		if err = t.share(ctx, w, t.tasks(todo)); err == nil {
-			err = t.share(ctx, w, t.namings())
+		for _, stage := range []func() []task{t.scouts, t.suspects, t.groups} {
+			if err == nil {
+				err = t.share(ctx, w, stage())
+			}
+		}
+		if t.over = errors.Is(err, errOver); err == nil || t.over {
+			err = cmp.Or(t.share(ctx, w, t.namings()), err)
 		}
 	}
 	if errors.Is(err, errOver) {
+		t.over = true
 		return nil
 	}
 	return err
@@ -58,7 +64,7 @@ func (t *trial) judge(ctx context.Context, r *room) {
 				t.live, read = t.k.readSets(ctx), true
 			}
 			if _, exists := t.live[name]; t.live != nil && !exists && it.skipped == "" {
-				t.refuse(it.unit, it, unreached, &RestoreError{Class: Rejected, Reason: "set " + name + " does not exist"})
+				t.refuse(it.unit, it, unreached, absentSet(name))
 				break
 			}
 		}
@@ -125,7 +131,7 @@ func (t *trial) fail(err error) {
 // where it is worth while: an nft probe that is refused sleeps. It tells whether the units
 // are another's now.
 func (w *worker) lend(units []*unit, alone bool) bool {
-	if w.k.backend != NFT || !w.k.hire() {
+	if w.backend != NFT || !w.k.hire() {
 		return false
 	}
 	w.mu.Lock()
@@ -179,7 +185,7 @@ func (w *worker) enter(ctx context.Context, units []*unit) error {
 // fits tells whether nothing in the room can mislead: it is not too large, has no chain that
 // the table does not have, and no set of another kind.
 func (w *worker) fits(units []*unit) bool {
-	if w.k.backend == NFT && (w.room.reached > maxReached || w.room.chains > maxRoomChains) {
+	if w.backend == NFT && (w.room.reached > maxReached || w.room.chains > maxRoomChains) {
 		return false
 	}
 	return !slices.ContainsFunc(units, func(u *unit) bool { return slices.ContainsFunc(u.items, w.misleads) })
@@ -218,7 +224,7 @@ func (w *worker) makeSets(ctx context.Context, units []*unit) {
 // send gives the tool blocks, unless the time is over. On legacy the table is emptied before
 // if it is to begin anew.
 func (w *worker) send(ctx context.Context, blocks [][]probeLine, anew bool) (answer, error) {
-	if w.budget > 0 && w.answered.Load() && time.Since(w.begin) > w.budget {
+	if w.budget > 0 && time.Since(w.begin) > w.budget && (w.answered.Load() || w.found.Load() && !w.naming) {
 		return answer{}, errOver
 	}
 	if ctx.Err() != nil {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ type room struct {
 	reached  int                    // nft: rules that hooks reach
 	declared map[chainKey]bool      // nft: chains under names of the rules that were tried
 	dirty    map[rules.TableID]bool // legacy: what is to be emptied before the next block
+	slice    int                    // nft: lines of a block, once it was found that there can be fewer; 0 if not
 	spoilt   bool                   // not to be used again
 }
 
@@ -53,7 +55,8 @@ type rooms struct {
 	once  sync.Once
 	slots chan struct{} // room for workers beyond the first of each trial, over all trials
 
-	echoes, silent atomic.Bool // a tool has echoed a comment while it was open; or only at its end
+	echoes, silent atomic.Bool // a tool has echoed a comment while it was open; or did not in time
+	echoWait       time.Duration
 }
 
 // newRoom makes a room, or takes one that waits.
@@ -152,22 +155,18 @@ type probeLine struct {
 // answer is what the tool says to blocks that it was given in one go.
 type answer struct {
 	taken  int           // so many blocks are applied
-	named  []LineError   // lines of the next one that are at fault; Line counts them from 0
+	named  []namedLine   // lines of the next one that are at fault
 	reason *RestoreError // why it is not applied, nil if all are
 }
 
 // send gives the tool blocks of one table, which on legacy is emptied before if they begin
-// anew. An error says nothing about a rule, and leaves the
-// room unfit.
+// anew. An error says nothing about a rule, and leaves the room unfit.
 func (r *room) send(ctx context.Context, k *Kernel, t toolset, id rules.TableID, blocks [][]probeLine, anew bool) (answer, error) {
-	swept := anew && r.dirty[id]
-	if swept {
-		blocks = append([][]probeLine{{{text: "-F"}, {text: "-X"}}}, blocks...)
+	if sweep := []probeLine{{text: "-F"}, {text: "-X"}}; anew && r.dirty[id] {
+		blocks = slices.Clone(blocks)
+		blocks[0] = slices.Concat(sweep, blocks[0])
 	}
 	seen, re, err := r.give(ctx, k, t, id, blocks)
-	if swept && seen == 0 && err == nil {
-		err = r.s.failure(re)
-	}
 	if err != nil {
 		r.spoilt = true
 		return answer{}, err
@@ -178,10 +177,7 @@ func (r *room) send(ctx context.Context, k *Kernel, t toolset, id rules.TableID,
 		a.named = re.within(blocks[:seen+1])
 	}
 	if k.backend == Legacy && seen > 0 {
-		r.dirty[id] = !swept || seen > 1 // alone the first block leaves it empty
-	}
-	if swept {
-		a.taken--
+		r.dirty[id] = true
 	}
 	return a, nil
 }
@@ -194,21 +190,23 @@ func (r *room) give(ctx context.Context, k *Kernel, t toolset, id rules.TableID,
 		return 0, nil, err
 	}
 	input, markers := render(id.Name, blocks)
-	lines := bytes.Count(input, []byte("\n"))
-	ctx, cancel := context.WithTimeoutCause(ctx, k.opts.BaseDeadline+time.Duration(lines)*k.opts.LineDeadline, errDeadline)
-	defer cancel()
-	before, keep := p.lines, k.keeps(t)
-	seen, o := p.send(ctx, k, input, markers, keep)
-	if !o.marked || !keep {
-		// It ends by itself, which takes an nft tool a while.
-		delete(r.tools, id.IPVersion)
-		k.wg.Go(p.close)
+	limit := k.opts.BaseDeadline + time.Duration(bytes.Count(input, []byte("\n")))*k.opts.LineDeadline
+	if k.backend == Legacy && !t.ownLock {
+		limit += k.opts.LockWait
 	}
-	if seen == len(blocks) {
-		return seen, nil, nil
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errDeadline)
+	defer cancel()
+	before := p.lines
+	seen, o := p.send(ctx, k, input, markers)
+	if !o.marked || !p.keep {
+		delete(r.tools, id.IPVersion)
+		k.wg.Go(p.close) // an nft tool takes a while to end
+	}
+	if seen == len(markers) {
+		return len(blocks), nil, nil
 	}
 	re, err := r.judge(o, input, before)
-	return seen, re, err
+	return max(seen-1, 0), re, err
 }
 
 // tool returns the room's tool for an IP version, started when there is none.
@@ -228,34 +226,45 @@ func (r *room) tool(k *Kernel, t toolset, v rules.IPVersion) (*openTool, error) 
 	return p, nil
 }
 
-// render writes blocks, each with a marker behind it.
+// render writes a marker, then blocks, each with a marker behind it.
 func render(table string, blocks [][]probeLine) (input []byte, markers []string) {
 	nonce := newMarker()
 	var b bytes.Buffer
-	for i, block := range blocks {
+	mark := func() {
+		markers = append(markers, nonce+" "+itoa(len(markers)))
+		b.WriteString(markers[len(markers)-1] + "\n")
+	}
+	mark()
+	for _, block := range blocks {
 		b.WriteString("*" + table + "\n")
 		for _, l := range block {
 			b.WriteString(l.text)
 			b.WriteByte('\n')
 		}
-		markers = append(markers, nonce+" "+itoa(i))
-		b.WriteString("COMMIT\n" + markers[i] + "\n")
+		b.WriteString("COMMIT\n")
+		mark()
 	}
 	return b.Bytes(), markers
 }
 
-// within returns the lines named in the last of these blocks, counted from 0 there.
-func (e *RestoreError) within(blocks [][]probeLine) []LineError {
-	first := 0 // lines before the block's own: each has three others
+// namedLine is a line that the tool named, and its words.
+type namedLine struct {
+	probeLine
+	reason string
+}
+
+// within returns the lines named in the last of these blocks.
+func (e *RestoreError) within(blocks [][]probeLine) []namedLine {
+	first := 1 // lines before the block's own: each has three others, and there is the first marker
 	for _, block := range blocks {
 		first += len(block) + 3
 	}
 	last := blocks[len(blocks)-1]
 	first -= len(last) + 1
-	var out []LineError
+	var out []namedLine
 	for _, l := range e.Lines {
-		if l.Line -= first; l.Line >= 0 && l.Line < len(last) {
-			out = append(out, l)
+		if i := l.Line - first; i >= 0 && i < len(last) {
+			out = append(out, namedLine{last[i], l.Reason})
 		}
 	}
 	return out

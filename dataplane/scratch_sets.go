@@ -21,6 +21,10 @@ type setState struct {
 	made bool
 }
 
+func absentSet(name string) *RestoreError {
+	return &RestoreError{Class: Rejected, Reason: "set " + name + " does not exist"}
+}
+
 // readSets lists the sets of the live namespace, without their members.
 func (k *Kernel) readSets(ctx context.Context) liveSets {
 	ipset := k.opts.find("ipset")

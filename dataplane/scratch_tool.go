@@ -4,6 +4,7 @@ package dataplane
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -18,8 +19,8 @@ const (
 	// maxToolLines is how many lines a tool is given before another one is started. It counts
 	// them in an int, over all of its input.
 	maxToolLines = 10_000_000
-	// echoWait is how long the first tool has to echo a comment. One that keeps what it prints
-	// to itself until it ends is not kept open.
+	// echoWait is how long the first tool has to echo a comment. One that keeps what it
+	// prints to itself until it ends is not kept open.
 	echoWait = time.Second
 )
 
@@ -32,6 +33,7 @@ type openTool struct {
 	stdin  *os.File
 	echoes echoes
 	stderr spoken
+	keep   bool          // it stays open between blocks, see send
 	lines  int           // that it was given
 	ended  chan struct{} // closed when it has ended and both pipes are drained
 	err    error         // of Wait, once it has ended
@@ -39,7 +41,11 @@ type openTool struct {
 
 // openRestore starts a restore tool in a scratch namespace.
 func (k *Kernel) openRestore(t toolset, s *scratch) (*openTool, error) {
-	return k.openTool(t, s.start, s.lockFile)
+	p, err := k.openTool(t, s.start, s.lockFile)
+	if err == nil {
+		p.keep = k.keeps(t)
+	}
+	return p, err
 }
 
 // openTool starts a restore tool that is kept open.
@@ -78,36 +84,44 @@ func (k *Kernel) keeps(t toolset) bool {
 }
 
 // send gives the tool input and waits until it has echoed all markers, or has ended. It
-// tells how many markers came; if they are not all, o says how the tool ended.
-func (p *openTool) send(ctx context.Context, k *Kernel, input []byte, markers []string, keep bool) (seen int, o outcome) {
+// tells how many markers came; if they are not all, o says how the tool ended. The first
+// marker stands before anything else.
+func (p *openTool) send(ctx context.Context, k *Kernel, input []byte, markers []string) (seen int, o outcome) {
 	done := p.echoes.expect(markers)
+	first := p.echoes.begun()
 	p.stderr.reset()
 	p.lines += bytes.Count(input, []byte("\n"))
 	stop := context.AfterFunc(ctx, func() { _ = p.stdin.SetWriteDeadline(time.Unix(1, 0)) })
 	// A tool that has ended leaves the rest unread, and ended says so.
 	_, _ = p.stdin.Write(input)
-	stop()
-	if !keep {
-		p.stdin.Close()
+	if !stop() {
+		p.keep = false // it can be written to no more
 	}
-	var patience <-chan time.Time
-	if keep && !k.rooms.echoes.Load() {
-		patience = time.After(echoWait)
+	var unsure <-chan time.Time
+	switch {
+	case !p.keep:
+		p.stdin.Close()
+	case !k.rooms.echoes.Load():
+		unsure = time.After(cmp.Or(k.rooms.echoWait, echoWait))
 	}
 	for {
 		select {
+		case <-first:
+			if unsure != nil {
+				k.rooms.echoes.Store(true)
+			}
+			first, unsure = nil, nil
+		case <-unsure:
+			k.rooms.silent.Store(true)
+			unsure, p.keep = nil, false
+			p.stdin.Close()
 		case <-done:
-			k.rooms.echoes.Store(true)
+			if unsure != nil {
+				k.rooms.echoes.Store(true)
+			}
 			return len(markers), outcome{marked: true}
 		case <-p.ended:
-			seen = p.echoes.count()
-			if keep && patience == nil && seen == len(markers) && !k.rooms.echoes.Load() {
-				k.rooms.silent.Store(true)
-			}
-			return seen, p.outcome()
-		case <-patience:
-			patience = nil
-			p.stdin.Close()
+			return p.echoes.count(), p.outcome()
 		case <-ctx.Done():
 			_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL) // fails if it has just ended
 			<-p.ended
@@ -158,14 +172,22 @@ type echoes struct {
 	line    []byte     // so far, cut
 	markers []string
 	seen    int
+	first   chan struct{} // closed when one was seen
 	done    chan struct{} // closed when all were seen
 }
 
 func (e *echoes) expect(markers []string) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.markers, e.seen, e.done = markers, 0, make(chan struct{})
+	e.markers, e.seen, e.first, e.done = markers, 0, make(chan struct{}), make(chan struct{})
 	return e.done
+}
+
+// begun is closed when the first of the markers was seen.
+func (e *echoes) begun() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.first
 }
 
 func (e *echoes) count() int {
@@ -188,7 +210,10 @@ func (e *echoes) Write(p []byte) (int, error) {
 			break
 		}
 		if e.seen < len(e.markers) && string(e.line) == e.markers[e.seen] {
-			if e.seen++; e.seen == len(e.markers) {
+			if e.seen++; e.seen == 1 {
+				close(e.first)
+			}
+			if e.seen == len(e.markers) {
 				close(e.done)
 			}
 		}

@@ -56,6 +56,8 @@ type Sim struct {
 	// Hook is called before each operation, without any lock held. An error that it returns
 	// is the operation's answer, and nothing is done. Set it before the first use.
 	Hook func(Call) error
+	// NoScratch makes Try return ErrNoScratch. Set it before the first use.
+	NoScratch bool
 
 	backend Backend
 	gen     atomic.Uint64 // changing commits, as nf_tables counts them for a namespace
