@@ -45,7 +45,7 @@ type liveTool struct {
 // numbers that the tool names count all of its input.
 func (k *Kernel) restoreLive(ctx context.Context, t toolset, id rules.TableID, input []byte) *RestoreError {
 	l := k.liveTool(id)
-	if l == nil || !closed(input) {
+	if l == nil || !closed(input) || bytes.Count(input, []byte("\nCOMMIT")) > 1 {
 		return k.restore(ctx, t, k.enterLocked(t), k.toolLockFile(t), input)
 	}
 	l.mu.Lock()
@@ -122,15 +122,20 @@ func (l *liveTool) give(ctx context.Context, k *Kernel, t toolset, input []byte)
 	case o.exit == 0:
 		return &RestoreError{Class: Unknown, Stderr: o.stderr, Reason: errNoMarker.Error(), Err: errNoMarker}, false
 	}
+	if o.exit == 1 && lineFailed.MatchString(o.stderr) {
+		// For these refusals nft takes its words from what it did last, which may have been in
+		// an earlier block. Nothing was applied; a tool that has done nothing else says why.
+		return k.restore(ctx, t, k.enterLocked(t), k.toolLockFile(t), input), false
+	}
 	return Classify(o.exit, renumbered(o.stderr, before), input), false
 }
 
 // numbered are the forms in which the tools name a line: what is before the number, the
 // number, and what is behind it. See classify.go.
 var numbered = regexp.MustCompile(`(?m)^(line |Error occurred at line: |` +
-	`(?:\S+ v[0-9.]+ \([a-z_]+\): )?\S*ip6?tables\S*: (?:COMMIT expected at )?line |` +
+	`(?:\S+ v[0-9.]+ \([a-z_]+\): )?(?:\S*ip6?tables\S*: (?:COMMIT expected at )?|Bad )line |` +
 	`\S*ip6?tables\S* v[^:]*: Can't set policy .* line )` +
-	`(\d+)(: \S+ failed| failed| policy invalid| table name|: Bad |$)`)
+	`(\d+)(: \S+ failed| failed| policy invalid| table name| chain name|: Bad |: need |$)`)
 
 // renumbered is what a tool said, with the numbers of lines counted from the block's first:
 // the tool counts all that it was ever given.
