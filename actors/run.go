@@ -311,8 +311,28 @@ func (c *core) nextGroup() []effect {
 	}
 	r.groups = r.groups[1:]
 	r.fresh, r.learned, r.refused = false, false, nil
+	if c.mustYield() {
+		return c.putOffRest()
+	}
 	c.nextSlice()
 	return c.attempt()
+}
+
+// mustYield tells whether a batch that is taken apart on the live table has had its time, and
+// others wait.
+func (c *core) mustYield() bool {
+	r := c.run
+	return r.err != nil && r.partial && !r.last && !c.trier && len(c.mail.queue) > 0 && c.now.Sub(r.record.Begin) > tryBudget
+}
+
+// putOffRest leaves all that is undone of a batch for later.
+func (c *core) putOffRest() []effect {
+	r := c.run
+	for _, it := range r.undone() {
+		it.off, r.putOff = true, true
+		c.suspects = append(c.suspects, it)
+	}
+	return c.end(nil)
 }
 
 // afterGroups tries what was set aside while a batch was taken apart: with all that is in

@@ -285,10 +285,46 @@ func (c *core) searched(verdicts []dataplane.Verdict) []effect {
 	}
 	c.dropOff()
 	if !found && r.err != nil {
+		if c.asideUntriable(verdicts) {
+			return append(out, c.retry(nil)...)
+		}
 		return append(out, c.tryWhole(whole, tryAll)...)
 	}
 	r.fresh, r.refused = true, nil
 	return append(out, c.attempt()...)
+}
+
+// asideUntriable sets the messages aside of which a rule can be tried nowhere but on the live
+// table, and tells whether there are some, and others: where nothing that can be tried is at
+// fault, it is among them.
+func (c *core) asideUntriable(verdicts []dataplane.Verdict) bool {
+	r := c.run
+	suspects, owners := map[*item]bool{}, map[string]bool{}
+	for _, v := range verdicts {
+		if m := r.trial.whole.Message(v.Chain, v.Index); v.Skipped != "" && m >= 0 {
+			if it := r.groups[0][r.txn.Source(m)]; !it.done {
+				suspects[it], owners[it.msg.Owner] = true, true
+			}
+		}
+	}
+	var rest []*item
+	for _, it := range r.groups[0] {
+		if suspects[it] || !it.done && owners[it.msg.Owner] && closes(it.msg) {
+			suspects[it] = true
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	if len(suspects) == 0 || len(r.undoneOf(rest)) == 0 {
+		return false
+	}
+	for _, it := range r.groups[0] {
+		if suspects[it] {
+			r.setAside(it, nil)
+		}
+	}
+	r.groups[0] = rest
+	return true
 }
 
 // placeOf is where a verdict has its rule refused.

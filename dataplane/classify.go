@@ -124,7 +124,8 @@ func classify(exitCode int, stderr string, input []byte, before int) *RestoreErr
 
 // find looks up the text of a line. It fails where the line can be nobody's fault.
 func (l *LineError) find(lines [][]byte) bool {
-	if l.Line < 1 || l.Line > len(lines) || slices.ContainsFunc(lines[:l.Line], tooLong) {
+	// Behind the last newline there is no line.
+	if l.Line < 1 || l.Line > len(lines) || len(lines[l.Line-1]) == 0 || slices.ContainsFunc(lines[:l.Line], tooLong) {
 		return false
 	}
 	l.Text = strings.TrimRight(string(lines[l.Line-1]), "\r\n")

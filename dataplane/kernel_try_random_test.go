@@ -93,7 +93,7 @@ func TestKernelTryIsTrue(t *testing.T) {
 			units := 1 + r.IntN(6)
 			b.Unit = func(chain string, index int) int {
 				if alone {
-					return 10_000*int(chain[0]) + 100*int(chain[len(chain)-1]) + index // no two alike
+					return 100_000*len(chain) + 1000*int(chain[0]) + 10*int(chain[len(chain)-1]) + index // no two alike
 				}
 				return (7*len(chain) + int(chain[len(chain)-1]) + index) % units
 			}

@@ -36,7 +36,7 @@ func TestR70EveryFormOfALine(t *testing.T) {
 		{"policy", 1, "iptables-restore v1.8.9 (legacy): Can't set policy `ACCEPT' on `tw-a' line %s: Bad built-in chain name\n"},
 	}
 	for _, f := range forms {
-		for n, want := range map[string]string{"2": ":tw-a - [0:0]", "3": "-A tw-a -j ACCEPT", "0": "", "-3": "", "4": "", "6": "", "999": "", "99999999999999999999": ""} {
+		for n, want := range map[string]string{"2": ":tw-a - [0:0]", "3": "-A tw-a -j ACCEPT", "0": "", "-3": "", "4": "", "5": "", "6": "", "999": "", "99999999999999999999": ""} {
 			e := dataplane.Classify(f.exit, fmt.Sprintf(f.text, n), fourLines)
 			trusted := n == "4" && strings.HasPrefix(e.Reason, "Bad argument") // the tool did not know COMMIT there
 			switch {

@@ -25,6 +25,8 @@ const (
 	kindSet            // its value is the name of an ipset
 	kindOldSet         // --set: a set's name if the latest -m is set (iptables 1.4)
 	kindText           // free text, where people expect single quotes to quote
+	kindName           // its value is a name that iptables-save prints without quotes
+	kindString         // --string: iptables-save escapes quotes in it but no backslashes
 	kindPolicy         // --pol: of -m policy, without that an abbreviation of --policy
 	kindNew            // --new: of -j CLUSTERIP, without that an abbreviation of --new-chain
 )
@@ -39,7 +41,7 @@ var coreOptions = map[string]option{
 	"source": {kindPlain, inValue}, "src": {kindPlain, inValue},
 	"destination": {kindPlain, inValue}, "dst": {kindPlain, inValue},
 	"protocol": {kindPlain, inValue}, "proto": {kindPlain, inValue},
-	"in-interface": {kindPlain, inValue}, "out-interface": {kindPlain, inValue},
+	"in-interface": {kindName, inValue}, "out-interface": {kindName, inValue},
 	"jump": {kindJump, inValue}, "goto": {kindGoto, inValue}, "match": {kindMatch, inValue},
 	// A second word may follow; the tool takes it only if it does not begin like an option.
 	"set-counters": {kindPlain, inValue},
@@ -50,7 +52,7 @@ var coreOptions = map[string]option{
 // unknown to the tool.
 var shortOptions = map[byte]option{
 	's': {kindPlain, inValue}, 'd': {kindPlain, inValue}, 'p': {kindPlain, inValue},
-	'i': {kindPlain, inValue}, 'o': {kindPlain, inValue}, 'c': {kindPlain, inValue},
+	'i': {kindName, inValue}, 'o': {kindName, inValue}, 'c': {kindPlain, inValue},
 	'j': {kindJump, inValue}, 'g': {kindGoto, inValue}, 'm': {kindMatch, inValue},
 	'f': {kindPlain, inOption},
 }
@@ -84,8 +86,8 @@ var longOptions = func() map[string]option {
 		"del-set": {kindSet, inValue}, "map-set": {kindSet, inValue},
 		"set":     {kindOldSet, inBoth},
 		"comment": {kindText, inValue}, "log-prefix": {kindText, inValue},
-		"nflog-prefix": {kindText, inValue},
-		"pol":          {kindPolicy, inValue}, "new": {kindNew, inOption},
+		"nflog-prefix": {kindText, inValue}, "string": {kindString, inValue},
+		"pol": {kindPolicy, inValue}, "new": {kindNew, inOption},
 	}
 	for name, o := range coreOptions {
 		all[name] = o
@@ -93,15 +95,27 @@ var longOptions = func() map[string]option {
 	for _, f := range forbiddenOptions {
 		all[f.name] = option{kindForbidden, inOption}
 	}
-	for list, next := range map[string]position{
-		valueOptions: inValue, flagOptions: inOption, eitherOptions: inBoth,
+	for list, o := range map[string]option{
+		valueOptions: {kindPlain, inValue}, nameOptions: {kindName, inValue},
+		flagOptions: {kindPlain, inOption}, eitherOptions: {kindPlain, inBoth},
 	} {
 		for _, name := range strings.Fields(list) {
-			all[name] = option{kindPlain, next}
+			all[name] = o
 		}
 	}
 	return all
 }()
+
+// abbreviable are the options of extensions whose abbreviations must not be taken for plain
+// ones, in the order in which they are looked for.
+var abbreviable = []struct {
+	names []string
+	kind  kind
+}{
+	{[]string{"match-set", "add-set", "del-set", "map-set"}, kindSet},
+	{strings.Fields(nameOptions), kindName},
+	{[]string{"string"}, kindString},
+}
 
 // longOption returns what getopt may make of a long option: name is without "--" and "=".
 //
@@ -120,9 +134,11 @@ func longOption(name string) option {
 			return o
 		}
 	}
-	for _, set := range []string{"match-set", "add-set", "del-set", "map-set"} {
-		if strings.HasPrefix(set, name) {
-			return option{kindSet, inBoth}
+	for _, a := range abbreviable {
+		for _, full := range a.names {
+			if strings.HasPrefix(full, name) {
+				return option{a.kind, inBoth}
+			}
 		}
 	}
 	return option{kindPlain, inBoth}

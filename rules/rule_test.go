@@ -52,6 +52,8 @@ func TestParseRule(t *testing.T) {
 		{text: "-m unknown --whatever value -j DROP", target: "DROP"},
 
 		// Apostrophes.
+		{text: "-m comment --comment \"a b\" -m recent --set --name a'b -i a.b@c -j RETURN", target: "RETURN"},
+		{text: `-m string --algo bm --string "a \"b" -m bpf --bytecode "1,6 0 0 0" -j RETURN`, target: "RETURN"},
 		{text: "-m comment --comment don't -j RETURN", target: "RETURN"},
 		{text: `-m comment --comment "don't" -j RETURN`, want: "-m comment --comment don't -j RETURN", target: "RETURN"},
 		{text: "-m comment --comment 'tis -m comment --comment o' -j RETURN", target: "RETURN"},
@@ -75,6 +77,7 @@ func TestParseRule(t *testing.T) {
 		{text: "-j SET --add-set a src --exist", target: "SET", sets: []string{"a"}},
 		{text: "-j SET --map-set a src --map-mark", target: "SET", sets: []string{"a"}},
 		{text: "-j SET --del-set a src", target: "SET", sets: []string{"a"}},
+		{text: "-i ! eth0 -j DROP", target: "DROP"},
 		{text: "-m set --match-set ! a src", sets: []string{"a"}},
 		{text: "-m set --match-set " + strings.Repeat("s", 31) + " src", sets: []string{strings.Repeat("s", 31)}},
 	} {
@@ -107,6 +110,10 @@ func TestGoto(t *testing.T) {
 	if rule := MustParseRule("-j LOG"); rule.IsGoto() || rule.Jump() != "" {
 		t.Errorf("-j LOG: goto %v jump %q", rule.IsGoto(), rule.Jump())
 	}
+	// As one word it might be the comment, and the rule without a target.
+	if rule := MustParseRule("-m comment --comm --goto=a -m comment --comm x"); rule.String() != "-m comment --comm --goto a -m comment --comm x" {
+		t.Errorf("got %s", rule)
+	}
 	if !(Rule{}).IsZero() || MustParseRule("-j LOG").IsZero() || (Rule{}).Jump() != "" {
 		t.Error("the zero Rule is not as promised")
 	}
@@ -119,6 +126,8 @@ func TestParseRuleRefuses(t *testing.T) {
 		nothing = " makes iptables-restore exit with 0 and apply nothing"
 		skipped = " makes the tool of the other IP version skip the rule and report success"
 		notRule = " is an option of the tool, not of a rule"
+
+		unquoted = ": iptables prints it without quotes"
 	)
 	long := strings.Repeat("c", 29)
 	for _, test := range []struct {
@@ -189,6 +198,36 @@ func TestParseRuleRefuses(t *testing.T) {
 		{`-m set --match-set "a b" src`, 20, `set name "a b" has a blank or a double quote: iptables prints it without quotes`},
 		{"-j SET --add-set " + strings.Repeat("s", 32) + " src", 18, `set name "` + strings.Repeat("s", 32) + `" has 32 bytes: at most 31`},
 		{"-m set --match-set=" + strings.Repeat("s", 32) + " src", 20, `set name "` + strings.Repeat("s", 32) + `" has 32 bytes: at most 31`},
+
+		// Behind a protocol the tool reads on in the word, one word back.
+		{"-p tcp -qh", 8, `unknown option "-q"`},
+		{"-p tcp -q6 -j ACCEPT", 8, `unknown option "-q"`},
+		{"-p tcp -fqi -j ACCEPT", 8, `unknown option "-q"`},
+		{"-p udp --whatever -5 -j ACCEPT", 19, `unknown option "-5"`},
+		{"-p tcp -\u00e9V", 8, "unknown option \"-\u00e9\""},
+
+		// -I and -D would take them for an index, of somebody else's rule.
+		{"3 -j ACCEPT", 1, `a rule cannot begin with "3": -I and -D would take it for an index`},
+		{" 0x3", 2, `a rule cannot begin with "0x3": -I and -D would take it for an index`},
+		{`" +3" -j ACCEPT`, 1, `a rule cannot begin with " +3": -I and -D would take it for an index`},
+
+		// What iptables-save prints of these is another rule, or hides the ones behind it.
+		{`-i "eth0 -j DROP" -j ACCEPT`, 4, `name "eth0 -j DROP" has a blank or a double quote` + unquoted},
+		{`-j ACCEPT --out-interface="a b"`, 27, `name "a b" has a blank or a double quote` + unquoted},
+		{`"-fia\"b" -j ACCEPT`, 4, `name "a\"b" has a blank or a double quote` + unquoted},
+		{`-m recent --rcheck --name "\"" -j DROP`, 27, `name "\"" has a blank or a double quote` + unquoted},
+		{`-m recent --set --name "--\"x" -j DROP`, 24, `name "--\"x" has a blank or a double quote` + unquoted},
+		{`-m recent --rcheck --nam "a b" -j DROP`, 26, `name "a b" has a blank or a double quote` + unquoted},
+		{"-m recent --set --name=-6 -j DROP", 24, `name "-6" begins like an option`},
+		{"-m physdev --physdev-in \"a\tb\"", 25, `name "a\tb" has a blank or a double quote` + unquoted},
+		{"-i ! -o -F -j DROP", 4, `a name "!": it reads back as a negation`},
+		{"-j DROP -o !", 12, `a name "!": it reads back as a negation`},
+		{"-i! -j DROP", 3, `a name "!": it reads back as a negation`},
+		{"-m set --match-set=! src", 20, `a name "!": it reads back as a negation`},
+		{`-j IDLETIMER --timeout 5 --label "a -g b"`, 34, `name "a -g b" has a blank or a double quote` + unquoted},
+		{`-m set --match-s "--a b" src`, 18, `name "--a b" has a blank or a double quote` + unquoted},
+		{`-m string --algo bm --string "a\\\"b" -j DROP`, 30, "a backslash before a double quote: iptables prints it as an open quote"},
+		{`-m string --algo bm --strin "a\\\"b" -j DROP`, 29, "a backslash before a double quote: iptables prints it as an open quote"},
 
 		{"-m comment --comment 'a b' -j DROP", 22, "single quotes do not quote in iptables-restore: use double quotes"},
 		{"-j LOG --log-prefix 'a -F b'", 21, "single quotes do not quote in iptables-restore: use double quotes"},

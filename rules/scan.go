@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // scan walks the words of a rule as getopt would and learns what it needs of them.
@@ -33,6 +34,9 @@ type scan struct {
 // run returns the first problem.
 func (s *scan) run() *SyntaxError {
 	next := option{next: inOption}
+	if !s.lenient && isIndex(s.words[0].Text) {
+		return s.fail(s.words[0].Column, "a rule cannot begin with %q: -I and -D would take it for an index", s.words[0].Text)
+	}
 	for i := 0; i < len(s.words); i++ {
 		var err *SyntaxError
 		next, err = s.step(i, next)
@@ -47,6 +51,12 @@ func (s *scan) run() *SyntaxError {
 	return nil
 }
 
+// isIndex tells whether the tool could read a word as a number, as strtoul does.
+func isIndex(word string) bool {
+	digits := strings.TrimLeft(word, " \t+")
+	return digits != "" && digits[0] >= '0' && digits[0] <= '9'
+}
+
 // step judges word i behind the option before, and returns what it is to the word after it.
 func (s *scan) step(i int, before option) (option, *SyntaxError) {
 	word := s.words[i]
@@ -54,6 +64,9 @@ func (s *scan) step(i int, before option) (option, *SyntaxError) {
 	if before.next&inValue != 0 && !(optionLike && before.next == inBoth) {
 		// Before 1.8 the "!" might stand between an option and its value.
 		if word.Text == "!" && before.kind != kindJump && before.kind != kindGoto {
+			if before.kind == kindName && (i+1 == len(s.words) || strings.HasPrefix(s.words[i+1].Text, "-")) {
+				return option{next: inOption}, s.printed(word, kindName)
+			}
 			return option{before.kind, inBoth}, nil
 		}
 		return option{next: inOption}, s.value(i, before.kind)
@@ -64,6 +77,9 @@ func (s *scan) step(i int, before option) (option, *SyntaxError) {
 	o, err := s.option(i)
 	if before.next == inBoth {
 		o.next |= inOption
+		if err == nil {
+			err = s.printed(word, before.kind)
+		}
 	}
 	return o, err
 }
@@ -98,8 +114,11 @@ func (s *scan) cluster(i int) (option, *SyntaxError) {
 		}
 		o, known := shortOptions[letter]
 		switch {
-		case !known: // the tool ends here
-			return option{next: inBoth}, nil
+		case !known:
+			// Where -p names a protocol the tool does not end here: it loads the protocol's
+			// match and goes on, with this word's next letter but one word back.
+			r, _ := utf8.DecodeRuneInString(word.Text[at:])
+			return option{next: inBoth}, s.fail(word.Column, "unknown option %q", "-"+string(r))
 		case o.next == inValue && at+1 < len(word.Text):
 			return s.attached(i, o, at+1, 0)
 		case o.next == inValue:
@@ -111,11 +130,15 @@ func (s *scan) cluster(i int) (option, *SyntaxError) {
 
 // attached takes the value that begins at offset at of word i, behind a separator of sep
 // bytes. A jump is cut in two words: iptables 1.8.9 takes "-jX" as a whole for the target's
-// name, earlier versions take X.
+// name, earlier versions take X. So is a goto: as one word it might be the value of an option
+// that we do not know, and no goto at all.
 func (s *scan) attached(i int, o option, at, sep int) (option, *SyntaxError) {
 	word := s.words[i]
 	value := Word{word.Text[at:], word.Column + at}
-	if o.kind != kindJump {
+	if o.kind == kindName && strings.HasPrefix(value.Text, "-") {
+		return o, s.fail(value.Column, "name %q begins like an option", value.Text) // it is printed apart
+	}
+	if o.kind != kindJump && o.kind != kindGoto {
 		return option{next: inOption}, s.take(value, o.kind)
 	}
 	s.words[i].Text = word.Text[:at-sep]
@@ -138,6 +161,8 @@ func (s *scan) take(value Word, k kind) *SyntaxError {
 		s.policy = s.policy || value.Text == "policy"
 	case kindJump, kindGoto:
 		return s.setTarget(value, k == kindGoto)
+	case kindName, kindString:
+		return s.printed(value, k)
 	case kindSet:
 		return s.addSet(value)
 	case kindOldSet:
@@ -175,11 +200,32 @@ func (s *scan) addSet(value Word) *SyntaxError {
 		return s.fail(value.Column, "an empty set name")
 	case len(name) > maxSetName:
 		return s.fail(value.Column, "set name %q has %d bytes: at most %d", name, len(name), maxSetName)
+	case name == "!":
+		return s.printed(value, kindSet)
 	case strings.ContainsAny(name, " \t\""):
 		return s.fail(value.Column, "set name %q has a blank or a double quote: iptables prints it without quotes", name)
 	}
 	if !slices.Contains(s.sets, value.Text) {
 		s.sets = append(s.sets, value.Text)
+	}
+	return nil
+}
+
+// printed refuses a value that iptables-save prints so that it reads back as more words, or
+// hides the rules behind it.
+func (s *scan) printed(value Word, k kind) *SyntaxError {
+	switch k {
+	case kindName, kindSet:
+		if value.Text == "!" {
+			return s.fail(value.Column, "a name %q: it reads back as a negation", value.Text)
+		}
+		if strings.ContainsAny(value.Text, " \t\"") {
+			return s.fail(value.Column, "name %q has a blank or a double quote: iptables prints it without quotes", value.Text)
+		}
+	case kindString:
+		if strings.Contains(value.Text, `\"`) {
+			return s.fail(value.Column, "a backslash before a double quote: iptables prints it as an open quote")
+		}
 	}
 	return nil
 }
