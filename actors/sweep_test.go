@@ -248,7 +248,9 @@ func TestPeriodicRefreshDoesNotPileUp(t *testing.T) {
 
 // D53: a message is counted once, however often it is tried.
 func TestMessagesAreCountedOnce(t *testing.T) {
-	rt := newRuntime(t, dataplane.NewSim(dataplane.Legacy), actors.Options{Refresh: -1})
+	sim := dataplane.NewSim(dataplane.Legacy)
+	sim.NoScratch = true // so that the live table is searched
+	rt := newRuntime(t, sim, actors.Options{Refresh: -1})
 	var msgs []transaction.Message
 	for i := range 8 {
 		text := "-j ACCEPT"
