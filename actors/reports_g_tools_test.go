@@ -41,7 +41,8 @@ const lackedMatch = "-m ipvs --ipvs -j DROP"
 
 // R68: "line 75 failed", and line 75 is COMMIT. The message that the kernel does not take is
 // found in few blocks, and the answer names its chain and the rule, not a line of a block that
-// nobody sees.
+// nobody sees. The report asks to try again a few times first; here the search comes first,
+// and tells a race, of which the same block is sent once more, from a refusal.
 func TestR68CommitLineLeadsToTheRule(t *testing.T) {
 	testns.Each(t, func(t *testing.T, _ dataplane.Backend, v rules.IPVersion, k *dataplane.Kernel) {
 		for name, dp := range map[string]actors.Dataplane{"kinds first": k, "live first": unsuspecting{k}} {

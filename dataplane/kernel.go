@@ -114,6 +114,7 @@ func (k *Kernel) Info() Info { return k.info }
 // operation may be running.
 func (k *Kernel) Close() error {
 	k.live.close(k)
+	k.closeScanner()
 	k.rooms.close()
 	k.wg.Wait()
 	err := errors.Join(k.canon.close(), k.tables.close(), k.ns.close())

@@ -55,7 +55,7 @@ func (k *Kernel) generation() uint64 {
 	if k.backend != NFT {
 		return 0
 	}
-	gen, err := k.ns.generation()
+	gen, err := k.scanGeneration()
 	if err != nil {
 		return 0
 	}

@@ -30,7 +30,8 @@ const (
 // The error is a *SyntaxError of line 1. Refused is what SplitWords refuses, an empty rule,
 // a rule with a chain ("-A INPUT ..."), a word that iptables-restore could take for a command
 // or for an option that makes it do something else, a second target, a target or ipset whose
-// name cannot be one, over 248 words or 9,960 bytes. Whether matches and values are right is
+// name cannot be one, an unknown short option, a number as the first word, a name that save
+// could not print so that it reads back, over 248 words or 9,960 bytes. Whether matches and values are right is
 // not judged.
 func ParseRule(text string) (Rule, error) {
 	if err := checkLine(text); err != nil {

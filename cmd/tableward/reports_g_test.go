@@ -108,7 +108,9 @@ func TestR74TwoTablesOneFails(t *testing.T) {
 }
 
 // R76: with an environment that takes nothing, a thousand messages cost a handful of runs of
-// the tool, not two thousand; no message is blamed, and the reason is said once.
+// the tool, not two thousand; no message is blamed, and the reason is said once. The report
+// asks to keep the batch and back off; here that is for what passes, and what is absent is
+// answered at once.
 func TestR76EnvironmentIsAskedSeldom(t *testing.T) {
 	const n = 1000
 	var text strings.Builder
