@@ -76,14 +76,14 @@ func faults(v rules.IPVersion) []fault {
 }
 
 func loopOfTwo(b *isolation, i int) []transaction.Message {
-	one, two := b.rules(i, 1), b.rules(i+1, 1)
+	one, two := b.rules(i, b.version), b.rules(i+1, b.version)
 	one[5], two[5] = rule("-j "+b.chain(i+1)), rule("-j "+b.chain(i))
 	return []transaction.Message{b.message(i, one), b.message(i+1, two)}
 }
 
 func foreignChain(b *isolation, i int) []transaction.Message {
-	m := b.message(i, b.rules(i, 1))
-	m.Body = transaction.RewriteChains{Chains: []rules.Chain{{Name: "STRANGER", Rules: b.rules(i, 1)}}}
+	m := b.message(i, b.rules(i, b.version))
+	m.Body = transaction.RewriteChains{Chains: []rules.Chain{{Name: "STRANGER", Rules: b.rules(i, b.version)}}}
 	return []transaction.Message{m}
 }
 
