@@ -17,36 +17,49 @@ import (
 	"github.com/tableward/tableward/rules"
 )
 
-// withoutCapabilities calls f on a thread in a namespace of its own that lacks capabilities. The thread
-// ends with it.
+// withoutCapabilities calls f on a thread in a namespace of its own that lacks capabilities. The
+// thread is brought back afterwards: it may be the first one of the process, which never ends.
 func withoutCapabilities(t *testing.T, capabilities []int, f func()) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good
-		defer func() { close(done) }()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var have [2]unix.CapUserData
-		if err := unix.Capget(&header, &have[0]); err != nil {
-			done <- err
-			return
-		}
-		for _, c := range capabilities {
-			have[c/32].Effective &^= 1 << (c % 32)
-		}
-		if err := unix.Capset(&header, &have[0]); err != nil {
-			done <- err
-			return
-		}
-		f()
+		runtime.LockOSThread()
+		done <- lacking(capabilities, f)
 	}()
 	if err := <-done; err != nil {
 		t.Skipf("no thread without capabilities: %v", err)
 	}
+}
+
+// lacking is called on a locked thread, and unlocks it when all is as before.
+func lacking(capabilities []int, f func()) error {
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var all [2]unix.CapUserData
+	if err := unix.Capget(&header, &all[0]); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	defer func() {
+		if unix.Capset(&header, &all[0]) == nil && unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+	}()
+	some := all
+	for _, c := range capabilities {
+		some[c/32].Effective &^= 1 << (c % 32)
+	}
+	if err := unix.Capset(&header, &some[0]); err != nil {
+		return err
+	}
+	f()
+	return nil
 }
 
 // Of the capabilities that the tools need a scan needs one. Where it is missing the error says
