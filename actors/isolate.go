@@ -17,10 +17,11 @@ const parseError = 2
 
 // mayBeStale tells whether a refusal may come of a kernel that is not what we believe:
 // somebody may have deleted what a message jumps to. What a parser says of an option or a
-// value is true whatever the kernel holds.
+// value is true whatever the table holds; of a set, too.
 func mayBeStale(re *dataplane.RestoreError) bool {
 	return re.ExitCode != parseError || re.Class != dataplane.Rejected ||
-		strings.Contains(re.Reason, "Couldn't load target") || strings.Contains(re.Reason, "exist")
+		strings.Contains(re.Reason, "Couldn't load target") ||
+		strings.Contains(re.Reason, "exist") && !strings.HasPrefix(re.Reason, "Set ")
 }
 
 // isolate goes on after the kernel refused a block; nothing of the block is in the kernel.

@@ -58,6 +58,7 @@ func (s *State) Pass(rule string, p Place) { s.passed[textAt{rule, p}] = true }
 // Forget drops what Refuse and Pass have said: an ipset or a module may come at any time.
 func (s *State) Forget() {
 	clear(s.sound)
+	clear(s.kinds)
 	clear(s.refusals)
 	clear(s.passed)
 }
@@ -185,7 +186,7 @@ func (j *placeJudge) refusal(c *chain, r rules.Rule, hooks rules.Hooks, places [
 // sample notes where nothing is known of a rule's kind.
 func (j *placeJudge) sample(c *chain, r rules.Rule, places []Place) {
 	s := j.t.s
-	kind := r.Kind()
+	kind := s.kindOf(r)
 	for _, p := range places {
 		if !s.proven[kindAt{kind, p}] && !s.passed[textAt{r.String(), p}] {
 			message := -1
@@ -195,6 +196,16 @@ func (j *placeJudge) sample(c *chain, r rules.Rule, places []Place) {
 			j.t.samples = append(j.t.samples, Sample{Rule: r, Kind: kind, Place: p, Message: message})
 		}
 	}
+}
+
+// kindOf is the rule's kind, worked out once for the batch, which may be planned several times.
+func (s *State) kindOf(r rules.Rule) string {
+	kind, known := s.kinds[r.String()]
+	if !known {
+		kind = r.Kind()
+		s.kinds[r.String()] = kind
+	}
+	return kind
 }
 
 // placesOf are the places where a chain's rules stand that these hooks reach.

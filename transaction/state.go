@@ -79,6 +79,7 @@ type State struct {
 	made       map[string]bool // chains that a plan of unknown outcome has perhaps created
 	proven     map[kindAt]bool
 	sound      map[string]bool   // rules of the batch that were checked
+	kinds      map[string]string // kinds of rules of the batch, by text
 	refusals   map[textAt]*Error // of the batch
 	passed     map[textAt]bool   // of the batch
 }
@@ -95,7 +96,7 @@ func NewState(cfg Config) (*State, error) {
 		chains: map[string]*chain{}, needs: index{}, strangers: index{},
 		overrides: map[string][]rules.Rule{}, inSync: map[string]bool{},
 		dirty: map[string]struct{}{}, canon: map[string]rules.Canon{}, broken: map[string]bool{},
-		sound: map[string]bool{}, made: map[string]bool{}, proven: map[kindAt]bool{}, refusals: map[textAt]*Error{}, passed: map[textAt]bool{},
+		sound: map[string]bool{}, kinds: map[string]string{}, made: map[string]bool{}, proven: map[kindAt]bool{}, refusals: map[textAt]*Error{}, passed: map[textAt]bool{},
 	}
 	for _, name := range rules.BuiltinChains(cfg.Table.Name) {
 		s.chains[name] = &chain{name: name, builtin: true, content: Foreign, isRead: true}
