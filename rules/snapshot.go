@@ -11,16 +11,23 @@ type Snapshot struct {
 	Table      TableID
 	Chains     map[string]SavedChain // every chain of the table
 	Generation uint64                // the kernel's generation where it has one, else 0
+	// Pulse is what the dataplane's Pulse returned before and after the read, so that all of
+	// it is of one state that nobody else changed meanwhile; 0 when it did not stay the same,
+	// or is not to be had.
+	Pulse uint64
 }
 
 // SavedChain is one chain as it was read.
 type SavedChain struct {
 	Name   string
-	Policy string      // "" for a user chain
-	Digest uint64      // of the rules, opaque: equal rules have an equal digest, within one process
-	Jumps  []string    // chains that its rules jump or go to, sorted, each once
-	Full   bool        // Rules has been read
-	Rules  []SavedRule // in order, when Full
+	Policy string // "" for a user chain
+	Digest uint64 // of the rules, opaque: equal rules have an equal digest, within one process
+	// Digests has the digest of each rule, in order, where the chain was asked for by its name
+	// and the read is one that has them.
+	Digests []uint64
+	Jumps   []string    // chains that its rules jump or go to, sorted, each once
+	Full    bool        // Rules has been read
+	Rules   []SavedRule // in order, when Full
 }
 
 // SavedRule is one rule as it was read.
