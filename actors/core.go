@@ -43,6 +43,8 @@ type core struct {
 	hunted   bool    // suspects have been looked for in the last batch: mail goes first now
 	chunk    int     // so many suspects are tried at once
 	backoff  *backoff.ExponentialBackOff
+	eyes     eyes
+	stopping bool // nothing is begun any more
 }
 
 // item is one message on its way to its answer.
@@ -70,14 +72,19 @@ type (
 	tick     struct{} // the backoff is over
 	readDone struct {
 		snap rules.Snapshot
+		scan *rules.Snapshot // of the same state of the table; nil where that cannot be had
 		err  error
 	}
 	canonDone struct {
 		asked  []rules.Rule
 		canons []rules.Canon // nil when it cannot be had
 	}
-	restoreDone struct{ err error }
-	tryDone     struct {
+	restoreDone struct {
+		err   error
+		pulse uint64 // before the block was sent; 0: not known
+		moved bool   // it was not sent, since the table is not what it was
+	}
+	tryDone struct {
 		trial dataplane.Trial
 		err   error
 	}
@@ -113,7 +120,8 @@ type (
 	doRestore struct {
 		input []byte
 		phase phase
-		frees bool // the kernel has something to get rid of afterwards
+		frees bool   // the kernel has something to get rid of afterwards
+		pulse uint64 // the table's, if the block is not to be sent otherwise; 0: any
 	}
 	doTry    struct{ batch dataplane.Batch } // away from the live table
 	doRest   struct{ after time.Duration }
@@ -166,7 +174,10 @@ func newCore(cfg transaction.Config, jitter float64) (*core, error) {
 }
 
 // busy tells whether an event is awaited that the core has asked for.
-func (c *core) busy() bool { return c.run != nil || c.resting }
+func (c *core) busy() bool { return c.writing() || c.eyes.verifying }
+
+// writing tells whether a batch is under way, or rests.
+func (c *core) writing() bool { return c.run != nil || c.resting }
 
 // step takes one event and returns what is to be done about it. The driver calls begin
 // afterwards, when it finds that the core may.
@@ -175,7 +186,7 @@ func (c *core) step(now time.Time, e event) []effect {
 	if c.run != nil {
 		c.run.done(now, e)
 	}
-	return c.noted(c.handle(e))
+	return c.noted(c.idle(c.handle(e)))
 }
 
 // noted has the record of the batch know the operation that is asked for.
@@ -206,6 +217,12 @@ func (c *core) handle(e event) []effect {
 		return c.onRestore(e)
 	case tryDone:
 		return c.onTry(e)
+	case lookDone:
+		return c.onLook(e)
+	case closeDone:
+		return c.onClose(e)
+	case verifyDone:
+		return c.onVerify(e)
 	case owning:
 		c.state.Own(e.names...)
 	case stopNow:
@@ -252,7 +269,7 @@ func (c *core) begin(now time.Time) []effect {
 	}
 	c.waiting, c.parked = nil, nil
 	c.run = c.newRun(batch)
-	return c.noted(c.attempt())
+	return c.noted(c.idle(c.attempt()))
 }
 
 // end notes that the batch under way is over, and tells its record.
@@ -300,6 +317,7 @@ func (c *core) rest() []effect {
 
 // giveUp answers all that has no answer: the runtime stops.
 func (c *core) giveUp() []effect {
+	c.stopping, c.eyes.verifying = true, false
 	var all []*item
 	if c.run != nil {
 		all = c.run.undone()
@@ -345,11 +363,17 @@ func (c *core) answerOf(it *item, r Result, err error) Answer {
 
 // perform carries an operation out and returns the event that answers it. It is the only
 // place where the dataplane is called.
-func perform(ctx context.Context, dp Dataplane, id rules.TableID, op effect) event {
+func perform(ctx context.Context, dp Dataplane, sc Scanner, id rules.TableID, op effect) event {
+	l := looker{ctx, dp, sc, id}
 	switch op := op.(type) {
 	case doRead:
-		snap, err := dp.Read(ctx, id)
-		return readDone{snap, err}
+		return l.read()
+	case doLook:
+		return l.look(op)
+	case doClose:
+		return l.close(op)
+	case doVerify:
+		return l.verify(op)
 	case doCanon:
 		canons, err := dp.Canon(ctx, id, op.rules)
 		if err != nil || len(canons) != len(op.rules) {
@@ -357,7 +381,7 @@ func perform(ctx context.Context, dp Dataplane, id rules.TableID, op effect) eve
 		}
 		return canonDone{op.rules, canons}
 	case doRestore:
-		return restoreDone{dp.Restore(ctx, id, op.input)}
+		return l.restore(op)
 	case doTry:
 		trial, err := dp.(Trier).Try(ctx, id, op.batch)
 		return tryDone{trial, err}
@@ -367,7 +391,7 @@ func perform(ctx context.Context, dp Dataplane, id rules.TableID, op effect) eve
 
 // failRun answers what the batch under way holds, after a panic of our own.
 func (c *core) failRun(err error) []effect {
-	c.stale = true
+	c.stale, c.eyes.verifying = true, false
 	if c.run == nil {
 		return nil
 	}

@@ -52,5 +52,5 @@ func (c *core) pin(names []string, re *dataplane.RestoreError) [][]string {
 }
 
 func (c *core) sendDelete() effect {
-	return doRestore{rules.AppendRestore(nil, transaction.DeleteBlock(c.id, c.run.deletes[0])), phaseDelete, true}
+	return doRestore{rules.AppendRestore(nil, transaction.DeleteBlock(c.id, c.run.deletes[0])), phaseDelete, true, 0}
 }

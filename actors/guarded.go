@@ -67,9 +67,13 @@ func (s *shell) start(op effect) {
 	s.work.Add(1)
 	dp, id, root, self, ctx := s.rt.dp, s.core.id, s.root, s.self, s.rt.ctx
 	s.stats.operation(op)
+	var sc Scanner
+	if s.core.eyes.able {
+		sc, _ = dp.(Scanner)
+	}
 	go func() {
 		defer s.work.Done()
-		result := performGuarded(ctx, dp, id, op)
+		result := performGuarded(ctx, dp, sc, id, op)
 		if ev, ok := record(id, op, result); ok {
 			s.rt.observe(ev)
 		}
@@ -88,7 +92,7 @@ func (s *shell) reportFailure(result event) {
 }
 
 // performGuarded turns a panic of the dataplane into an error of which nothing is known.
-func performGuarded(ctx context.Context, dp Dataplane, id rules.TableID, op effect) (result event) {
+func performGuarded(ctx context.Context, dp Dataplane, sc Scanner, id rules.TableID, op effect) (result event) {
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -102,9 +106,15 @@ func performGuarded(ctx context.Context, dp Dataplane, id rules.TableID, op effe
 			result = canonDone{asked: op.rules}
 		case doTry:
 			result = tryDone{err: err}
+		case doLook:
+			result = lookDone{op: op, err: err}
+		case doClose:
+			result = closeDone{err: err}
+		case doVerify:
+			result = verifyDone{op: op, closed: closeDone{err: err}}
 		default:
-			result = restoreDone{err}
+			result = restoreDone{err: err}
 		}
 	}()
-	return perform(ctx, dp, id, op)
+	return perform(ctx, dp, sc, id, op)
 }

@@ -72,7 +72,7 @@ func (c *core) mayResend() bool {
 func (c *core) resend() []effect {
 	r := c.run
 	r.resent = true
-	return []effect{doRestore{r.sent, phaseModify, r.txn.Plan().Frees}}
+	return []effect{doRestore{r.sent, phaseModify, r.txn.Plan().Frees, c.pulseFor(r.txn.Plan())}}
 }
 
 // isolateLive takes a refused group apart on the live table.

@@ -42,6 +42,7 @@ func (r *Runtime) Start() {
 	})
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.state = running
+	r.watch()
 }
 
 // Stop takes no more messages, waits until all that were taken are answered, and ends. When
@@ -63,6 +64,7 @@ func (r *Runtime) Stop(ctx context.Context) error {
 	}
 	err := r.await(ctx, waits)
 	r.cancel()
+	r.watching.Wait()
 	for _, s := range r.tables {
 		s.work.Wait()
 	}

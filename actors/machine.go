@@ -22,6 +22,7 @@ type Event struct {
 	Delete bool
 	Err    error   // of EventRead, EventRestore and EventBroken
 	Answer *Answer // of EventAnswer and EventLate
+	Drift  *Drift  // of EventDrift, EventRepaired and EventFought
 	Probes int     // of EventTrial: blocks sent to scratch namespaces
 }
 
@@ -39,6 +40,9 @@ const (
 	EventCountersLost                      // a legacy tool was killed at work: rule counters of the table may be zero
 	EventGraceTimeout                      // grace ends by its timer
 	EventTrial                             // rules were tried away from the live table
+	EventDrift                             // somebody has changed what is ours to keep
+	EventRepaired                          // that is as it should be again
+	EventFought                            // drift comes again and again: it is repaired more slowly
 	EventWait                              // a rest begins, since the environment is in passing trouble
 )
 
@@ -52,6 +56,9 @@ type MachineConfig struct {
 	Observe func(Event)
 	// OnBatch gets the record of each batch; it may be nil.
 	OnBatch func(BatchRecord)
+	// Scan has tables looked at by scans, where the Dataplane is a Scanner. A replay does
+	// without: what it is compared with reads.
+	Scan bool
 }
 
 // Machine drives table actors without goroutines and in virtual time: one table after the
@@ -89,6 +96,7 @@ func (m *Machine) core(id rules.TableID) (*core, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.eyes.able = m.scanner() != nil
 	m.cores[id] = c
 	for _, msg := range m.inSyncs {
 		c.step(m.clock(), mail{[]*item{{msg: msg, answered: true}}})
@@ -216,6 +224,10 @@ func (m *Machine) drive(id rules.TableID, effects []effect) {
 			m.emit(Event{Table: id, Kind: EventCountersLost, Err: e.err})
 		case doBroken:
 			m.emit(Event{Table: id, Kind: EventBroken, Err: e.err})
+		case doDrift:
+			m.emit(Event{Table: id, Kind: EventDrift, Drift: &e.drift})
+		case doRepaired:
+			m.emit(Event{Table: id, Kind: EventRepaired, Drift: &e.drift})
 		case doRecord:
 			if m.cfg.OnBatch != nil {
 				m.cfg.OnBatch(e.record)
@@ -224,13 +236,21 @@ func (m *Machine) drive(id rules.TableID, effects []effect) {
 			m.emit(Event{Table: id, Kind: EventWait})
 			m.wakes[id] = m.now + e.after
 		default:
-			result := perform(context.Background(), m.cfg.Dataplane, id, e)
+			result := perform(context.Background(), m.cfg.Dataplane, m.scanner(), id, e)
 			if ev, ok := record(id, e, result); ok {
 				m.emit(ev)
 			}
 			effects = append(effects, c.step(m.clock(), result)...)
 		}
 	}
+}
+
+// scanner is the Dataplane, if it is to be looked at by scans.
+func (m *Machine) scanner() Scanner {
+	if sc, ok := m.cfg.Dataplane.(Scanner); ok && m.cfg.Scan {
+		return sc
+	}
+	return nil
 }
 
 // waitEvent says that a message has begun to wait.
@@ -248,9 +268,10 @@ func record(id rules.TableID, op effect, result event) (Event, bool) {
 		done := result.(tryDone)
 		return Event{Table: id, Kind: EventTrial, Err: done.err, Probes: done.trial.Probes}, true
 	case doRestore:
+		done := result.(restoreDone)
 		return Event{
-			Table: id, Kind: EventRestore, Input: op.input, Delete: op.phase == phaseDelete, Err: result.(restoreDone).err,
-		}, true
+			Table: id, Kind: EventRestore, Input: op.input, Delete: op.phase == phaseDelete, Err: done.err,
+		}, !done.moved
 	}
 	return Event{}, false
 }

@@ -51,6 +51,7 @@ type StepKind string
 // The kinds of steps.
 const (
 	StepRead    StepKind = "read"
+	StepLook    StepKind = "look"    // looked at without a tool, wholly or in part
 	StepCanon   StepKind = "canon"   // asked what the tool reads back
 	StepTrial   StepKind = "trial"   // rules were tried away from the live table
 	StepRestore StepKind = "restore" // a block was sent to the live table
@@ -78,6 +79,8 @@ func (r *run) begin(now time.Time, op effect) {
 	case doRead:
 		s.Kind = StepRead
 		r.record.Reads++
+	case doLook, doClose:
+		s.Kind = StepLook
 	case doCanon:
 		s.Kind = StepCanon
 	case doTry:
@@ -103,7 +106,7 @@ func (r *run) begin(now time.Time, op effect) {
 // done notes the end of that operation. Mail, which may come at any time, is none.
 func (r *run) done(now time.Time, e event) {
 	switch e.(type) {
-	case readDone, canonDone, restoreDone, tryDone:
+	case readDone, canonDone, restoreDone, tryDone, lookDone, closeDone:
 	default:
 		return
 	}
@@ -116,6 +119,10 @@ func (r *run) done(now time.Time, e event) {
 	switch e := e.(type) {
 	case readDone:
 		s.Err = e.err
+	case lookDone:
+		s.Err = e.err
+	case closeDone:
+		s.Err = e.err
 	case tryDone:
 		s.Err, s.Probes = e.err, e.trial.Probes
 		r.record.Probes += e.trial.Probes
@@ -125,6 +132,11 @@ func (r *run) done(now time.Time, e event) {
 			}
 		}
 	case restoreDone:
+		if e.moved { // nothing was sent
+			r.record.Restores--
+			r.record.Steps = r.record.Steps[:len(r.record.Steps)-1]
+			return
+		}
 		s.Err = e.err
 		var re *dataplane.RestoreError
 		if s.Kind == StepRestore && errors.As(e.err, &re) && len(r.groups) > 0 {

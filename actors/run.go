@@ -20,7 +20,12 @@ type run struct {
 	partial bool      // a group lacks something of the batch that is still undone
 
 	// The try under way.
-	fresh    bool // the kernel has been read for it
+	fresh    bool   // the kernel has been read for it
+	looks    int    // that somebody disturbed
+	moves    int    // plans that somebody has overtaken
+	noEdits  bool   // too many were: chains are written as a whole
+	pulse    uint64 // as of which the chains asked for are right; 0: that of the whole table
+	asked    []string
 	learned  bool // what the tool reads back has been asked for
 	txn      *transaction.Txn
 	readBack bool // what was written is to be read back
@@ -77,13 +82,17 @@ func (c *core) attempt() []effect {
 	}
 	msgs := messages(r.groups[0])
 	if !r.fresh && (c.stale || slices.ContainsFunc(r.groups[0], needsRead)) {
-		return []effect{doRead{}}
+		return c.look()
+	}
+	if names := c.state.Unseen(msgs); len(names) > 0 && c.eyes.able {
+		return []effect{doClose{doubts: transaction.Doubts{Text: names}, asked: names}}
 	}
 	if !r.learned {
 		if rs := c.state.Unlearned(msgs); len(rs) > 0 {
 			return []effect{doCanon{rs}}
 		}
 	}
+	c.state.Edits(c.eyes.able && c.eyes.edits && !r.noEdits)
 	r.txn, r.outcomes = c.state.Propose(msgs, r.gone...)
 	if r.unseats() {
 		return c.judgeLast()
@@ -104,7 +113,7 @@ func (c *core) attempt() []effect {
 		return c.isolate()
 	}
 	r.refused = nil
-	return []effect{doRestore{r.sent, phaseModify, plan.Frees}}
+	return []effect{doRestore{r.sent, phaseModify, plan.Frees, c.pulseFor(plan)}}
 }
 
 // needsRead tells whether a message can only be planned against what the kernel holds now:
@@ -122,11 +131,12 @@ func (c *core) onRead(e readDone) []effect {
 	}
 	if r.readBack {
 		r.readBack = false
-		if e.err == nil {
-			c.state.LearnWritten(e.snap)
-			c.state.Observe(e.snap)
+		if e.err != nil {
+			return c.nextGroup()
 		}
-		return c.nextGroup()
+		c.state.LearnWritten(e.snap)
+		out := c.tellDrifts(c.state.Observe(e.snap))
+		return append(out, c.nextGroup()...)
 	}
 	if errors.Is(e.err, dataplane.ErrIncompatible) {
 		return c.goBlind(e.err)
@@ -134,9 +144,16 @@ func (c *core) onRead(e readDone) []effect {
 	if e.err != nil {
 		return c.trouble(e.err)
 	}
-	c.state.Observe(e.snap)
+	drifts := c.state.Observe(e.snap)
+	c.eyes.pulse, c.eyes.open = 0, true
+	if e.scan != nil {
+		c.state.Digests(*e.scan)
+		c.eyes.pulse = e.scan.Pulse
+	}
 	c.stale, r.fresh, r.learned = false, true, false
-	return c.attempt()
+	r.pulse, r.asked = 0, nil
+	out := c.tellDrifts(drifts)
+	return append(out, c.attempt()...)
 }
 
 // goBlind goes on without a read of a table that holds something which its tool cannot show:
@@ -188,9 +205,12 @@ func (c *core) onRestore(e restoreDone) []effect {
 	if len(r.deletes) > 0 {
 		return c.onDelete(e.err)
 	}
+	if e.moved {
+		return c.lookAtPlan()
+	}
 	if e.err == nil {
 		c.backoff.Reset()
-		return c.commit()
+		return c.committed(e.pulse)
 	}
 	var re *dataplane.RestoreError
 	refused := errors.As(e.err, &re) && (re.Class == dataplane.Rejected || re.Class == dataplane.RejectedSomewhere)
@@ -206,7 +226,8 @@ func (c *core) onRestore(e restoreDone) []effect {
 		// The kernel may not be what we believe: somebody may have deleted what a message
 		// jumps to. Nobody is blamed before that has been looked at.
 		r.refused = r.sent
-		return []effect{doRead{}}
+		c.stale = true
+		return c.look()
 	}
 	return c.isolate()
 }
@@ -215,12 +236,20 @@ func (c *core) onRestore(e restoreDone) []effect {
 // the kernel has perhaps taken may be refused when it is tried again.
 func (c *core) lookAgain() {
 	if !slices.ContainsFunc(c.run.batch, func(it *item) bool { return it.internal }) {
-		refresh := &item{msg: transaction.Message{ID: "after an unknown outcome", Body: transaction.Refresh{}}, internal: true, answered: true}
-		c.arrived++
-		c.pieces++
-		refresh.seq, refresh.piece, refresh.came = c.arrived, c.pieces, c.now
-		c.mail.add(c.now, refresh)
+		c.sendSelf("after an unknown outcome")
 	}
+}
+
+// sendSelf puts a refresh into the mail that nobody waits for, unless there is one.
+func (c *core) sendSelf(why string) {
+	if slices.ContainsFunc(c.mail.queue, func(it *item) bool { return it.internal && it.answered && looksAround(it.msg) }) {
+		return
+	}
+	refresh := &item{msg: transaction.Message{ID: why, Body: transaction.Refresh{}}, internal: true, answered: true}
+	c.arrived++
+	c.pieces++
+	refresh.seq, refresh.piece, refresh.came = c.arrived, c.pieces, c.now
+	c.mail.add(c.now, refresh)
 }
 
 // trouble is a failure that is no message's fault.
@@ -258,12 +287,20 @@ func (c *core) park(err error) []effect {
 	return c.end(out)
 }
 
+// committed goes on after the kernel has taken a block.
+func (c *core) committed(before uint64) []effect {
+	txn := c.run.txn
+	out := c.commit()
+	c.noteWritten(txn, before)
+	return out
+}
+
 // commit takes over what the kernel has taken, answers, and goes on to the deletes.
 func (c *core) commit() []effect {
 	r := c.run
 	c.state.Commit(r.txn)
 	r.readBack = c.noCanon && len(r.txn.Plan().Modify.Lines) > 0
-	out := c.settle()
+	out := c.repaired(c.settle())
 	if names := r.txn.Plan().Deletes(); len(names) > 0 {
 		r.deletes = [][]string{names}
 		return append(out, c.sendDelete())

@@ -69,13 +69,14 @@ type Options struct {
 type Runtime struct {
 	Feature
 
-	dp     Dataplane
-	opts   Options
-	system *actor.ActorSystem
-	ctx    context.Context // ends when operations under way must end
-	cancel context.CancelFunc
-	ids    atomic.Uint64
-	pacer  *pacer // nil: tables are not paced together
+	dp       Dataplane
+	opts     Options
+	system   *actor.ActorSystem
+	ctx      context.Context // ends when operations under way must end
+	cancel   context.CancelFunc
+	ids      atomic.Uint64
+	watching sync.WaitGroup
+	pacer    *pacer // nil: tables are not paced together
 
 	shells sync.Map // *shell by the id of its PID; read where mu may be held
 
@@ -164,6 +165,7 @@ func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, c.eyes.able = r.dp.(Scanner)
 	c.mail.limits, c.mail.spacing = r.opts.Limits, r.opts.Spacing
 	s := &shell{rt: r, core: c, report: reporter{log: r.opts.Logger.With().Stringer("table", id).Logger()}}
 	props := actor.PropsFromProducer(func() actor.Actor { return s }, actor.WithMailbox(guardMailbox(s)))

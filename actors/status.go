@@ -27,6 +27,9 @@ type TableStatus struct {
 	Batches  uint64 // restores of modify blocks
 	Restores uint64 // all blocks sent
 	Reads    uint64
+	Looks    uint64 // scans that were no more than a pulse included
+	Drifts   uint64 // changes of others that were found
+	Repaired uint64
 	Trials   uint64 // times that rules were tried away from the live table
 	Suspects int    // messages of a refused batch that have not been searched yet
 	Answers  map[Result]uint64
@@ -35,6 +38,7 @@ type TableStatus struct {
 // stats counts what a shell does.
 type stats struct {
 	messages, batches, restores, reads, trials uint64
+	looks, drifts, repaired                    uint64
 	answers                                    [Unavailable + 1]uint64
 }
 
@@ -44,6 +48,8 @@ func (s *stats) operation(op effect) {
 	switch op := op.(type) {
 	case doRead:
 		s.reads++
+	case doLook:
+		s.looks++
 	case doTry:
 		s.trials++
 	case doRestore:
@@ -60,7 +66,7 @@ func (s *shell) status() TableStatus {
 	st := TableStatus{
 		Table: c.id, Pending: depth, OldestPending: age, Waiting: len(c.waiting), Parked: len(c.parked), Resting: c.resting,
 		Grace: c.state.Grace(), Stubs: c.state.Stubs(), Condemned: c.state.Condemned(), Pinned: c.state.PinnedChains(),
-		Messages: s.stats.messages, Batches: s.stats.batches, Restores: s.stats.restores, Reads: s.stats.reads, Trials: s.stats.trials, Suspects: len(c.suspects),
+		Messages: s.stats.messages, Batches: s.stats.batches, Restores: s.stats.restores, Reads: s.stats.reads, Looks: s.stats.looks, Drifts: s.stats.drifts, Repaired: s.stats.repaired, Trials: s.stats.trials, Suspects: len(c.suspects),
 		Answers: map[Result]uint64{},
 	}
 	for r, n := range s.stats.answers {

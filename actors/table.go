@@ -34,6 +34,8 @@ type shell struct {
 	freed    bool           // the run under way has freed something in the kernel
 	timers   map[int]func() // what stops each timer, by kind
 	refresh  bool           // a refresh of the timer's is in the mail
+	checking bool           // a look for drift is
+	watcher  watcher
 	panics   []time.Time
 	drained  chan<- struct{} // not nil: closed when all is answered
 	aborted  bool            // nothing is begun any more, and all is answered
@@ -82,8 +84,14 @@ func (s *shell) Receive(ctx actor.Context) {
 		s.advance(nil)
 	case opDone:
 		s.inFlight = false
+		if done, ok := m.result.(restoreDone); ok && done.moved {
+			s.stats.restores--
+			s.stats.batches--
+		}
 		s.reportFailure(m.result)
 		s.advance(m.result)
+	case changed:
+		s.changed(m.change)
 	case timeUp:
 		s.timeUp(m.timer)
 	case inquiry:
@@ -92,6 +100,8 @@ func (s *shell) Receive(ctx actor.Context) {
 		s.drained = m.done
 		s.stopTimer(refreshTimer)
 		s.stopTimer(graceTimer)
+		s.stopTimer(checkTimer)
+		s.stopTimer(digestTimer)
 		s.advance(nil)
 	case own:
 		s.advance(owning(m))
@@ -176,17 +186,17 @@ func (s *shell) refusal(it *item) Answer {
 // advance hands an event to the core, carries out what it asks for, and begins the next
 // batch when it may.
 func (s *shell) advance(e event) {
-	now, busy, waited := s.now(), s.core.busy(), len(s.core.mail.queue)
+	now, writing, waited := s.now(), s.core.writing(), len(s.core.mail.queue)
 	defer func() { s.depth.Add(int64(len(s.core.mail.queue) - waited)) }()
 	if e != nil {
 		s.carryOut(s.guarded(func() []effect { return s.core.step(now, e) }))
 	}
-	if busy && !s.core.busy() {
+	if writing && !s.core.writing() {
 		s.leavePlace(now) // the answers that were given meanwhile are no part of the run
 	}
 	if s.mayBegin() {
 		s.carryOut(s.guarded(func() []effect { return s.core.begin(s.now()) }))
-		if !s.core.busy() {
+		if !s.core.writing() {
 			s.leavePlace(s.now())
 			if _, pending := s.core.due(s.now()); pending {
 				s.kickSelf()
@@ -237,6 +247,7 @@ func (s *shell) leavePlace(ended time.Time) {
 }
 
 func (s *shell) carryOut(effects []effect) {
+	var drifts []Drift
 	for _, next := range effects {
 		switch op := next.(type) {
 		case doReply:
@@ -253,6 +264,11 @@ func (s *shell) carryOut(effects []effect) {
 		case doBroken:
 			s.rt.opts.Logger.Warn().Err(op.err).Msg("what a stranger broke cannot be put back now")
 			s.rt.observe(Event{Table: s.core.id, Kind: EventBroken, Err: op.err})
+		case doDrift:
+			drifts = append(drifts, op.drift)
+		case doRepaired:
+			s.stats.repaired++
+			s.rt.observe(Event{Table: s.core.id, Kind: EventRepaired, Drift: &op.drift})
 		case doRecord:
 			s.rt.tellBatch(op.record)
 		case doRest:
@@ -262,6 +278,7 @@ func (s *shell) carryOut(effects []effect) {
 			s.start(op)
 		}
 	}
+	s.tellDrifts(drifts)
 }
 
 // finishDrain ends the shell's work when it is to end and nothing is under way.

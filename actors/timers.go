@@ -15,6 +15,8 @@ const (
 	restTimer    = iota // backoff while the environment is in trouble
 	paceTimer           // until the next batch may begin
 	refreshTimer        // until the table is looked at again
+	checkTimer          // until the table is looked at since somebody has written
+	digestTimer         // until a legacy table at rest is looked at
 	graceTimer          // until grace ends though not every owner has spoken
 )
 
@@ -45,6 +47,7 @@ func (s *shell) stopTimer(timer int) {
 // startTimers arms what runs by itself.
 func (s *shell) startTimers() {
 	s.armRefresh()
+	s.armDigest()
 	if s.core.state.Grace() && s.rt.opts.GraceTimeout > 0 {
 		s.setTimer(graceTimer, s.rt.opts.GraceTimeout)
 	}
@@ -75,6 +78,10 @@ func (s *shell) timeUp(timer int) {
 		s.advance(nil)
 	case refreshTimer:
 		s.refreshNow()
+	case checkTimer:
+		s.check()
+	case digestTimer:
+		s.digestNow()
 	case graceTimer:
 		s.endGrace()
 	}

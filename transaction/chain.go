@@ -49,6 +49,10 @@ type chain struct {
 	isRead    bool              // lines has the content; else written has it
 	lines     []rules.SavedRule // as read; never sent when Err is set
 	written   []rules.Rule      // as sent
+	digest    uint64            // of the content, as a scan has it; 0: not known
+	blind     bool              // the content was only scanned: neither lines nor written has it
+	found     []uint64          // digests of the rules of a blind chain, and
+	want      []uint64          // those that the wish has, where they were found out
 	policy    string            // of a built-in chain
 	needs     []string          // jumps that keep a chain alive: of Ours and Override, and of listed rules; sorted
 	strange   []string          // jumps of Foreign and Earlier content; sorted

@@ -14,7 +14,7 @@ import (
 // places of the rules that stayed. No line replaces: iptables-nft-restore 1.8.9 crashes when a
 // rule of the same input is replaced, and what is replaced loses its counters in any case. It
 // returns false where more than half of after is new: then the whole chain costs no more.
-func editLines(chain string, before, after []string, wanted []rules.Rule) ([]rules.Line, bool) {
+func editLines[K comparable](chain string, before, after []K, wanted []rules.Rule) ([]rules.Line, bool) {
 	stays, ok := common(before, after, len(after)/2)
 	if !ok {
 		return nil, false
@@ -43,6 +43,57 @@ func editLines(chain string, before, after []string, wanted []rules.Rule) ([]rul
 	return lines, true
 }
 
+// editsTo returns the lines that make a chain hold rs and leave alone what stays, first those
+// that take rules out, then those that put rules in. It returns false where the chain is to be
+// written as a whole: where it is not known to the rule what it holds, or how many rules of
+// the kernel a rule is.
+func (t *Txn) editsTo(c *chain, rs []rules.Rule) (out, in []rules.Line, ok bool) {
+	if !t.s.edits || c.digest == 0 || !c.exists() || slices.ContainsFunc(rs, rules.Rule.Several) {
+		return nil, nil, false
+	}
+	var lines []rules.Line
+	switch {
+	case c.blind:
+		if len(c.want) != len(rs) || len(rs) == 0 {
+			return nil, nil, false
+		}
+		lines, ok = editLines(c.name, c.found, c.want, rs)
+	case c.isRead:
+		before, after := make([]string, len(c.lines)), make([]string, len(rs))
+		for i, l := range c.lines {
+			before[i] = lineKey(l)
+		}
+		for i, r := range rs {
+			canon := t.s.canonOf(r)
+			if len(canon) != 1 {
+				return nil, nil, false
+			}
+			after[i] = canon[0]
+		}
+		lines, ok = editLines(c.name, before, after, rs)
+	case slices.ContainsFunc(c.written, rules.Rule.Several):
+		return nil, nil, false
+	default:
+		lines, ok = editLines(c.name, textsOf(c.written), textsOf(rs), rs)
+	}
+	if !ok {
+		return nil, nil, false
+	}
+	at := slices.IndexFunc(lines, func(l rules.Line) bool { return l.Command != rules.DeleteIndex })
+	if at < 0 {
+		at = len(lines)
+	}
+	return lines[:at], lines[at:], true
+}
+
+func textsOf(rs []rules.Rule) []string {
+	out := make([]string, len(rs))
+	for i, r := range rs {
+		out[i] = r.String()
+	}
+	return out
+}
+
 // gap are the lines that put rules behind the n-th rule that stays.
 func gap(chain string, rs []rules.Rule, n int, last bool) []rules.Line {
 	var lines []rules.Line
@@ -63,7 +114,7 @@ type pair struct{ before, after int }
 
 // common finds a longest common part of two lists, in order, by Myers' algorithm, whose cost
 // grows with the differences. It gives up when more than so many of after are not in before.
-func common(before, after []string, most int) ([]pair, bool) {
+func common[K comparable](before, after []K, most int) ([]pair, bool) {
 	var head []pair
 	from := 0
 	for from < len(before) && from < len(after) && before[from] == after[from] {
@@ -95,7 +146,7 @@ func common(before, after []string, most int) ([]pair, bool) {
 const maxEdits = 2000
 
 // myers returns a longest common part of a and b; false when more than maxEdits differ.
-func myers(a, b []string) ([]pair, bool) {
+func myers[K comparable](a, b []K) ([]pair, bool) {
 	n, m := len(a), len(b)
 	most := min(n+m, maxEdits)
 	// furthest[k+most+1] is how far into a one comes on diagonal k = place in a - place in b.

@@ -11,18 +11,33 @@ import (
 
 // Observe takes over what was read: chains, contents, jumps, policies. What differs from
 // the wishes is remembered and repaired by the next Refresh, or by the next message that
-// touches it. It costs as much as the table.
-func (s *State) Observe(snap rules.Snapshot) {
+// touches it. It costs as much as the table. It returns what others have changed that is ours
+// to keep.
+func (s *State) Observe(snap rules.Snapshot) []Drift {
+	s.adopt(snap.Chains)
+	t := s.Begin()
+	t.plan = &Plan{} // nothing is planned: only the belief changes
+	t.observe(snap)
+	return s.believe(t)
+}
+
+// adopt makes chains ours that a plan of unknown outcome has created.
+func (s *State) adopt(seen map[string]rules.SavedChain) {
 	for name := range s.made {
-		if _, there := snap.Chains[name]; there {
+		if _, there := seen[name]; there {
 			s.Own(name)
 		}
 	}
 	clear(s.made)
-	t := s.Begin()
-	t.observe(snap)
+}
+
+// believe commits what was observed, and returns what of it nobody has told before.
+func (s *State) believe(t *Txn) []Drift {
 	t.queue, t.cause = nil, nil
-	t.plan = &Plan{} // nothing is planned: only the belief changes
+	for name := range t.chains {
+		t.noteDrift(name)
+	}
+	drifts := t.drifts()
 	for name := range t.dirty {
 		t.keepDirty(name)
 	}
@@ -32,6 +47,8 @@ func (s *State) Observe(snap rules.Snapshot) {
 		}
 	}
 	s.Commit(t)
+	clear(s.unsure)
+	return drifts
 }
 
 func (t *Txn) keepDirty(name string) {
@@ -52,10 +69,7 @@ func (t *Txn) observe(snap rules.Snapshot) {
 		}
 	}
 	for name := range snap.Chains {
-		t.noteOrphan(t.edit(name))
-	}
-	for name := range snap.Chains {
-		t.noteDrift(name)
+		t.noteOrphan(name)
 	}
 }
 
@@ -66,10 +80,14 @@ func (t *Txn) observeChain(c *chain, read rules.SavedChain) {
 		c.isRead, c.lines, c.written = true, read.Rules, nil
 	}
 	c.rows, c.policy = nil, read.Policy
+	c.digest, c.blind, c.found, c.want = 0, false, nil, nil
 	c.ours = !c.builtin && (c.ours || t.s.oursByName(c.name))
 	switch {
 	case c.wanted:
 		c.content = Ours
+	case c.content == Absent && t.s.buried[c.name]:
+		c.ours, c.spoken, c.content = true, true, Condemned // back from the dead
+		t.setJumps(c, nil, nil)
 	case c.ours && (c.content == Stub || c.content == Override || c.content == Condemned):
 	case c.ours:
 		c.content = Earlier
@@ -101,6 +119,7 @@ func hiddenJumps(s *State, read rules.SavedChain) []string {
 // vanished: somebody took the chain away.
 func (t *Txn) vanished(c *chain) {
 	c.isRead, c.lines, c.rows, c.written = true, nil, nil, nil
+	c.digest, c.blind, c.found, c.want = 0, false, nil, nil
 	c.content = Absent
 	switch {
 	case c.wanted:
@@ -121,12 +140,14 @@ func (t *Txn) markDirty(name string) {
 }
 
 // noteOrphan keeps the number of the first read that shows the chain as an orphan.
-func (t *Txn) noteOrphan(c *chain) {
-	switch {
-	case !t.orphan(c):
+func (t *Txn) noteOrphan(name string) {
+	c := t.get(name)
+	switch orphan := t.orphan(c); {
+	case !orphan && (c.candidate != 0 || c.pinned):
+		c = t.edit(name)
 		c.candidate, c.pinned = 0, false
-	case c.candidate == 0:
-		c.candidate = t.s.reads + t.reads
+	case orphan && c.candidate == 0:
+		t.edit(name).candidate = t.s.reads + t.reads
 	}
 }
 
@@ -149,7 +170,7 @@ func (t *Txn) differs(c *chain) bool {
 		if c.wantedPolicy != "" && c.wantedPolicy != c.policy {
 			return true
 		}
-		if len(c.lists) == 0 || c.content == Absent {
+		if len(c.lists) == 0 || c.content == Absent || c.blind {
 			return false
 		}
 		return !slices.EqualFunc(c.lines, t.reconcile(c), func(l rules.SavedRule, r row) bool { return l.Text == r.Text })
@@ -167,7 +188,7 @@ func (t *Txn) differs(c *chain) bool {
 
 // holds tells whether the chain is believed to hold exactly rs.
 func (t *Txn) holds(c *chain, rs []rules.Rule) bool {
-	if c.content == Absent {
+	if c.content == Absent || c.blind {
 		return false
 	}
 	if !c.isRead {

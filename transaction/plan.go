@@ -4,6 +4,7 @@ package transaction
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/tableward/tableward/rules"
@@ -26,6 +27,15 @@ type Plan struct {
 	// Frees tells that Modify takes rules out of the kernel. On nft the next commit waits
 	// until they are gone.
 	Frees bool
+
+	// Indexed tells that Modify has lines which are right only where the chains that they
+	// change are what the State believes: who sends it makes sure that nobody else has changed
+	// the table since it was looked at.
+	Indexed bool
+	// Edited are the chains that Modify changes rule by rule, sorted.
+	Edited []string
+
+	indexed map[string]bool // chains with such lines
 
 	origin []int  // of each line of Modify: the message it came from
 	repair []bool // of each line of Modify: it brings back what no message of the batch wrote
@@ -51,6 +61,16 @@ func (p *Plan) Origin(n int) (message int, line rules.Line, ok bool) {
 	}
 	return p.origin[i], p.Modify.Lines[i], true
 }
+
+func (p *Plan) byIndex(chain string) {
+	if p.indexed == nil {
+		p.indexed = map[string]bool{}
+	}
+	p.Indexed, p.indexed[chain] = true, true
+}
+
+// ByIndex returns the chains that Modify has indexed lines of, sorted.
+func (p *Plan) ByIndex() []string { return slices.Sorted(maps.Keys(p.indexed)) }
 
 // section orders the parts of a modify block. Everything that takes a reference away comes
 // before everything that puts one in, so that no loop exists while the block is applied.
@@ -100,6 +120,7 @@ func (t *Txn) Plan() *Plan {
 	t.planDeletes()
 	slices.Sort(t.plan.Stubs)
 	slices.Sort(t.plan.Rewritten)
+	slices.Sort(t.plan.Edited)
 	return t.plan
 }
 
@@ -114,10 +135,16 @@ func (t *Txn) render(writes []write) {
 	p := t.plan
 	p.Modify = rules.Block{IPVersion: t.s.cfg.Table.IPVersion, Table: t.s.cfg.Table.Name, Lines: make([]rules.Line, 0, n)}
 	p.origin, p.repair = make([]int, 0, n), make([]bool, 0, n)
+	for _, name := range p.Edited {
+		p.byIndex(name) // an append, too, is right only behind what is there
+	}
 	for _, w := range writes {
 		for _, l := range w.lines {
 			p.Modify.Lines = append(p.Modify.Lines, l)
 			p.origin, p.repair = append(p.origin, w.cause), append(p.repair, w.repair)
+			if l.Index > 0 {
+				p.byIndex(l.Chain)
+			}
 		}
 	}
 }
@@ -180,12 +207,14 @@ func (t *Txn) resolveStub(name string, writes []write) []write {
 func (t *Txn) put(c *chain, content Content, rs []rules.Rule, s section, writes []write) []write {
 	same := t.holds(c, rs)
 	existed := c.exists()
-	c.content = content
 	if same {
+		c.content = content
 		return writes
 	}
-	t.plan.Frees = t.plan.Frees || existed
+	out, in, edited := t.editsTo(c, rs)
+	c.content = content
 	c.isRead, c.lines, c.written = false, nil, rs
+	c.digest, c.blind, c.found, c.want = 0, false, nil, nil
 	if content == Ours || content == Override {
 		c.put = rs
 	}
@@ -194,6 +223,18 @@ func (t *Txn) put(c *chain, content Content, rs []rules.Rule, s section, writes 
 	}
 	t.touchDirty(c.needs)
 	cause, repair := t.causeOf(c.name), t.isRepair(c.name, content)
+	if edited {
+		t.plan.Frees = t.plan.Frees || len(out) > 0
+		t.plan.Edited = append(t.plan.Edited, c.name)
+		if len(out) > 0 {
+			writes = append(writes, write{ruleDeletes, c.name, cause, out, repair})
+		}
+		if len(in) > 0 {
+			writes = append(writes, write{s, c.name, cause, in, repair})
+		}
+		return writes
+	}
+	t.plan.Frees = t.plan.Frees || existed
 	lines := make([]rules.Line, len(rs))
 	for i, r := range rs {
 		lines[i] = rules.Line{Command: rules.Append, Chain: c.name, Rule: r}

@@ -20,7 +20,11 @@ func (t *Txn) resolveKernel(c *chain, writes []write) []write {
 		l := rules.Line{Command: rules.Declare, Chain: c.name, Policy: c.policy}
 		writes = append(writes, write{section: policies, chain: c.name, cause: cause, lines: []rules.Line{l}})
 	}
-	if len(c.lists) > 0 || c.rows != nil || c.removed != nil || c.unhook != nil {
+	switch {
+	case c.blind && len(c.lists) > 0:
+		t.keepDirty(c.name) // where our rules stand cannot be known before they are read
+	case c.blind:
+	case len(c.lists) > 0 || c.rows != nil || c.removed != nil || c.unhook != nil:
 		writes = t.resolveRules(c, writes)
 	}
 	return writes
@@ -49,6 +53,9 @@ func (t *Txn) resolveRules(c *chain, writes []write) []write {
 	lines := make([]rules.SavedRule, len(c.rows))
 	for i, r := range c.rows {
 		lines[i] = r.SavedRule
+	}
+	if len(e.deletes)+len(e.inserts)+len(e.appends) > 0 {
+		c.digest = 0
 	}
 	c.lines, c.rows = lines, nil
 	return writes

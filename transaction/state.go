@@ -77,6 +77,9 @@ type State struct {
 	canon      map[string]rules.Canon
 	broken     map[string]bool // chains with something that the kernel did not take back
 	made       map[string]bool // chains that a plan of unknown outcome has perhaps created
+	unsure     map[string]bool // chains that such a plan has perhaps written
+	buried     map[string]bool // chains that were deleted, and must not come back
+	edits      bool            // indexed edits may be planned
 	proven     map[kindAt]bool
 	sound      map[string]bool   // rules of the batch that were checked
 	kinds      map[string]string // kinds of rules of the batch, by text
@@ -96,7 +99,8 @@ func NewState(cfg Config) (*State, error) {
 		chains: map[string]*chain{}, needs: index{}, strangers: index{},
 		overrides: map[string][]rules.Rule{}, inSync: map[string]bool{},
 		dirty: map[string]struct{}{}, canon: map[string]rules.Canon{}, broken: map[string]bool{},
-		sound: map[string]bool{}, kinds: map[string]string{}, made: map[string]bool{}, proven: map[kindAt]bool{}, refusals: map[textAt]*Error{}, passed: map[textAt]bool{},
+		sound: map[string]bool{}, kinds: map[string]string{}, made: map[string]bool{}, unsure: map[string]bool{}, buried: map[string]bool{},
+		proven: map[kindAt]bool{}, refusals: map[textAt]*Error{}, passed: map[textAt]bool{},
 	}
 	for _, name := range rules.BuiltinChains(cfg.Table.Name) {
 		s.chains[name] = &chain{name: name, builtin: true, content: Foreign, isRead: true}
@@ -175,6 +179,9 @@ func (s *State) Commit(t *Txn) {
 		if c.spoken && !s.oursByName(name) {
 			s.wrote[name] = true
 		}
+		if c.wanted || c.content == Stub || c.content == Override {
+			delete(s.buried, name)
+		}
 		if c.content == Absent && !c.wanted && len(c.lists) == 0 {
 			delete(s.chains, name)
 		} else {
@@ -211,7 +218,18 @@ func (s *State) Unknown(t *Txn) {
 			s.made[name] = true
 		}
 	}
+	for name := range t.chains {
+		s.unsure[name] = true
+	}
 }
+
+// Edits says whether a chain that holds what it is known to hold may be changed rule by rule,
+// by index: whether the tool can do it, and whether who sends the plan makes sure that nobody
+// else has changed the table since; see Plan.Indexed.
+func (s *State) Edits(may bool) { s.edits = may }
+
+// mostBuried bounds how many deleted chains are remembered.
+const mostBuried = 100_000
 
 // Deleted says that the kernel has deleted chains of a plan's delete block.
 func (s *State) Deleted(names ...string) {
@@ -228,6 +246,9 @@ func (s *State) Deleted(names ...string) {
 		}
 		delete(s.chains, name)
 		delete(s.dirty, name)
+		if len(s.buried) < mostBuried {
+			s.buried[name] = true
+		}
 	}
 }
 
@@ -286,6 +307,12 @@ func (s *State) Named(contents ...Content) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Dirty tells whether a chain was found to differ from the wishes and is not repaired.
+func (s *State) Dirty(name string) bool {
+	_, dirty := s.dirty[name]
+	return dirty
 }
 
 // Stubs returns the chains that are stubs, sorted.

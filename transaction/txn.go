@@ -209,7 +209,7 @@ func (t *Txn) rewrite(owner string, b RewriteChains) {
 		c := t.edit(want.Name)
 		c.ours, c.wanted, c.spoken, c.broken = true, true, true, false
 		c.owned, c.owner = true, owner
-		c.rules = want.Rules
+		c.rules, c.want = want.Rules, nil
 		t.setJumps(c, t.s.jumpsOf(want.Rules), nil)
 		t.touch(want.Name)
 	}
@@ -225,7 +225,7 @@ func (t *Txn) delete(b DeleteChains) {
 		if c.content == Foreign {
 			c.content = Earlier // without a prefix whoever deletes a chain makes it his
 		}
-		c.wanted, c.rules, c.owned, c.owner, c.broken = false, nil, false, "", false
+		c.wanted, c.rules, c.want, c.owned, c.owner, c.broken = false, nil, nil, false, "", false
 		t.setJumps(c, nil, nil)
 		t.touch(name)
 	}
@@ -249,6 +249,9 @@ func (t *Txn) override(b OverrideStub) {
 		t.overrides = map[string]OverrideStub{}
 	}
 	t.overrides[b.Chain] = b
+	if c := t.get(b.Chain); c != nil && c.want != nil {
+		t.edit(b.Chain).want = nil
+	}
 	t.touch(b.Chain)
 }
 

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package actors
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tableward/tableward/dataplane"
+	"github.com/tableward/tableward/transaction"
+)
+
+// eyes is what a core knows of how it sees its table.
+type eyes struct {
+	able    bool   // the dataplane is a Scanner
+	open    bool   // the table has been read once
+	pulse   uint64 // as of which all that is believed is right; 0: none
+	failed  int    // scans that failed in a row
+	edits   bool   // the tool can edit by index
+	took    time.Duration
+	looked  time.Time
+	drifted time.Time // when a drift was found last
+
+	written   map[string]struct{} // chains that were written and not verified
+	before    uint64              // the pulse before the first of them was; 0: not known
+	verifying bool
+	verified  time.Time
+
+	changes  []dataplane.Change // told since the last look
+	drifting map[string]Drift   // not repaired yet, by chain
+}
+
+const (
+	// mostLooks is how often a table is looked at that others change meanwhile, before the
+	// slow way is taken.
+	mostLooks = 3
+	// mostUnverified is how long what was written may stay unverified while mail comes.
+	mostUnverified = time.Second
+	// mostChanges is how many writers are named.
+	mostChanges = 16
+)
+
+// Drift is what others have changed of what is ours to keep.
+type Drift struct {
+	transaction.Drift
+	// By names who may have done it, as far as the kernel says so: the writers since the table
+	// was last seen to be right.
+	By []string
+	// Since is when the first of these writes was told, or when the drift was found.
+	Since time.Time
+	// Took is the time from Since until it was repaired; 0 before that.
+	Took time.Duration
+}
+
+// String says what, and who.
+func (d Drift) String() string {
+	s := d.Drift.String()
+	if len(d.By) > 0 {
+		s += "; written by " + strings.Join(d.By, ", ")
+	}
+	return s
+}
+
+// look sees whether the table is what it is believed to be: by a scan, or by a read where that
+// cannot be had.
+func (c *core) look() []effect {
+	if !c.eyes.able || !c.eyes.open {
+		return []effect{doRead{}}
+	}
+	known := c.eyes.pulse
+	if c.stale {
+		known = 0
+	}
+	return []effect{doLook{known: known}}
+}
+
+func (c *core) onLook(e lookDone) []effect {
+	r := c.run
+	if r == nil {
+		return nil
+	}
+	if e.err != nil {
+		return c.scanFailed()
+	}
+	c.eyes.failed = 0
+	if e.same {
+		if slices.ContainsFunc(r.groups[0], func(it *item) bool { return looksAround(it.msg) }) {
+			c.state.LookAgain()
+		}
+		c.eyes.changes = nil
+		c.eyes.looked = c.now
+		r.fresh, r.learned = true, false
+		return c.attempt()
+	}
+	if e.op.chains == nil {
+		c.eyes.took = e.took
+	}
+	doubts := c.state.Doubts(e.scan)
+	if len(doubts.Expect)+len(doubts.Text) > 0 {
+		return []effect{doClose{doubts, &e.scan, e.op.chains}}
+	}
+	return c.seen(transaction.Look{Scan: e.scan, Asked: e.op.chains})
+}
+
+func (c *core) onClose(e closeDone) []effect {
+	r := c.run
+	if r == nil {
+		return nil
+	}
+	if e.err != nil {
+		return c.scanFailed()
+	}
+	if e.moved {
+		if r.looks++; r.looks < mostLooks {
+			return []effect{doLook{chains: e.look.Asked}}
+		}
+		return []effect{doRead{}}
+	}
+	return c.seen(e.look)
+}
+
+// scanFailed takes the slow way, for good when that is all that works.
+func (c *core) scanFailed() []effect {
+	if c.eyes.failed++; c.eyes.failed >= mostLooks {
+		c.eyes.able = false
+		c.state.Edits(false)
+	}
+	return []effect{doRead{}}
+}
+
+// seen goes on after the table, or what the plan is about, has been looked at.
+func (c *core) seen(l transaction.Look) []effect {
+	r := c.run
+	drifts := c.state.Look(l)
+	r.fresh, r.learned = true, false
+	if l.Asked == nil {
+		c.stale, c.eyes.pulse, c.eyes.looked = false, l.Scan.Pulse, c.now
+		r.pulse, r.asked = 0, nil
+	} else {
+		r.pulse, r.asked = l.Scan.Pulse, l.Asked
+	}
+	out := c.tellDrifts(drifts)
+	return append(out, c.attempt()...)
+}
+
+// lookAtPlan looks again at the chains that the plan changes by index: somebody has written.
+// When that goes on, whole chains are written, which are right whatever stands there.
+func (c *core) lookAtPlan() []effect {
+	r := c.run
+	if r.moves++; r.moves > mostLooks {
+		r.noEdits = true
+		return c.attempt()
+	}
+	return []effect{doLook{chains: r.txn.Plan().ByIndex()}}
+}
+
+// pulseFor is the pulse that the table must have for the plan to be right; 0 is any.
+func (c *core) pulseFor(p *transaction.Plan) uint64 {
+	r := c.run
+	if !p.Indexed || !c.eyes.able {
+		return 0
+	}
+	if r.pulse == 0 {
+		return c.eyes.pulse
+	}
+	for _, name := range p.ByIndex() {
+		if !slices.Contains(r.asked, name) {
+			return cmp.Or(c.eyes.pulse, 1) // not of that look: it is looked at again
+		}
+	}
+	return r.pulse
+}
+
+// noteWritten remembers what is to be verified.
+func (c *core) noteWritten(t *transaction.Txn, before uint64) {
+	if !c.eyes.able {
+		return
+	}
+	names := c.state.Written(t)
+	if len(names) == 0 {
+		return
+	}
+	if c.eyes.written == nil {
+		c.eyes.written, c.eyes.before = map[string]struct{}{}, before
+	}
+	for _, name := range names {
+		c.eyes.written[name] = struct{}{}
+	}
+}
+
+// idle verifies what was written when there is nothing better to do, or when it has waited for
+// long.
+func (c *core) idle(out []effect) []effect {
+	if c.busy() || len(c.eyes.written) == 0 || c.stopping {
+		return out
+	}
+	if len(c.mail.queue) > 0 && c.now.Sub(c.eyes.verified) < mostUnverified {
+		return out
+	}
+	names := slices.Sorted(maps.Keys(c.eyes.written))
+	op := doVerify{chains: names, pulse: c.eyes.before}
+	op.doubts.Expect = c.state.Presumed(names)
+	for _, name := range names {
+		if c.state.ContentOf(name) == transaction.Foreign {
+			op.doubts.Text = append(op.doubts.Text, name)
+		}
+	}
+	c.eyes.written, c.eyes.before, c.eyes.verifying = nil, 0, true
+	return append(out, op)
+}
+
+func (c *core) onVerify(e verifyDone) []effect {
+	c.eyes.verifying, c.eyes.verified = false, c.now
+	c.eyes.edits = e.edits
+	switch {
+	case e.closed.err != nil || e.closed.moved:
+		return nil // the next look will tell
+	case e.trusted:
+		c.state.Verify(e.closed.look.Scan, e.op.chains)
+		return nil
+	}
+	drifts := c.state.Look(e.closed.look)
+	return c.tellDrifts(drifts)
+}
+
+// tellDrifts tells what others have changed and has it repaired.
+func (c *core) tellDrifts(drifts []transaction.Drift) []effect {
+	if len(drifts) == 0 {
+		return nil
+	}
+	by, since := c.writers()
+	var out []effect
+	for _, d := range drifts {
+		drift := Drift{Drift: d, By: by, Since: since}
+		if c.eyes.drifting == nil {
+			c.eyes.drifting = map[string]Drift{}
+		}
+		if was, still := c.eyes.drifting[d.Chain]; still {
+			drift.Since = was.Since
+		}
+		c.eyes.drifting[d.Chain] = drift
+		out = append(out, doDrift{drift})
+	}
+	c.eyes.drifted = c.now
+	if c.run == nil || !slices.ContainsFunc(c.run.batch, func(it *item) bool { return looksAround(it.msg) }) {
+		c.sendSelf("repair of drift")
+	}
+	return out
+}
+
+// writers names those who have written since the last look, and when the first did.
+func (c *core) writers() (by []string, since time.Time) {
+	since = c.now
+	for _, change := range c.eyes.changes {
+		if !change.At.IsZero() && change.At.Before(since) {
+			since = change.At
+		}
+		name := change.Command
+		if change.PID != 0 {
+			name = fmt.Sprintf("%s (pid %d)", cmp.Or(name, "a process"), change.PID)
+		}
+		if name != "" && !slices.Contains(by, name) {
+			by = append(by, name)
+		}
+	}
+	c.eyes.changes = nil
+	return by, since
+}
+
+// noteChange remembers who has written.
+func (c *core) noteChange(change dataplane.Change) {
+	if len(c.eyes.changes) < mostChanges {
+		c.eyes.changes = append(c.eyes.changes, change)
+	}
+}
+
+// repaired tells which drift is no more.
+func (c *core) repaired(out []effect) []effect {
+	for _, name := range slices.Sorted(maps.Keys(c.eyes.drifting)) {
+		if !c.state.Dirty(name) {
+			d := c.eyes.drifting[name]
+			d.Took = c.now.Sub(d.Since)
+			delete(c.eyes.drifting, name)
+			out = append(out, doRepaired{d})
+		}
+	}
+	return out
+}
