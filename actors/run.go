@@ -42,6 +42,8 @@ type run struct {
 	single   bool    // and now one by one
 
 	sliced    bool            // a first load has been looked for
+	pieces    []piece         // of the block that is being sent, still to be sent after this one
+	piece     piece           // that is being sent; without lines: the block as a whole
 	slices    int             // parts of a first load that are still to come before the rest
 	byLine    bool            // a line of an error has been believed once
 	hunt      bool            // of suspects: they are tried before they are sent
@@ -113,6 +115,9 @@ func (c *core) attempt() []effect {
 		return c.isolate()
 	}
 	r.refused = nil
+	if c.cutLong(plan) {
+		return c.sendPiece()
+	}
 	return []effect{doRestore{r.sent, phaseModify, plan.Frees, c.pulseFor(plan)}}
 }
 
@@ -210,8 +215,13 @@ func (c *core) onRestore(e restoreDone) []effect {
 	}
 	if e.err == nil {
 		c.backoff.Reset()
+		if len(r.pieces) > 0 {
+			return c.sendPiece()
+		}
+		r.piece = piece{}
 		return c.committed(e.pulse)
 	}
+	e.err = c.pieceFailed(e.err)
 	var re *dataplane.RestoreError
 	refused := errors.As(e.err, &re) && (re.Class == dataplane.Rejected || re.Class == dataplane.RejectedSomewhere)
 	if !refused {

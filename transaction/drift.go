@@ -145,10 +145,10 @@ func compare[T comparable](d *Drift, have, want []T) {
 		}
 	}
 	if *d == (Drift{Chain: d.Chain, Policy: d.Policy}) {
-		for i := range want {
-			if i < len(have) && have[i] != want[i] {
-				d.Moved++
-			}
+		stays, ok := common(have, want, len(want))
+		d.Moved = len(want) - len(stays)
+		if !ok {
+			d.Moved = len(want) // too many to find out which
 		}
 	}
 }

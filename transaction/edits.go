@@ -13,10 +13,10 @@ import (
 // first all deletions, from the bottom up, then the insertions, from the bottom up too, by the
 // places of the rules that stayed. No line replaces: iptables-nft-restore 1.8.9 crashes when a
 // rule of the same input is replaced, and what is replaced loses its counters in any case. It
-// returns false where more than half of after is new: then the whole chain costs no more.
-func editLines[K comparable](chain string, before, after []K, wanted []rules.Rule) ([]rules.Line, bool) {
-	stays, ok := common(before, after, len(after)/2)
-	if !ok {
+// returns false where nothing stays, or more than most of after is new.
+func editLines[K comparable](chain string, before, after []K, wanted []rules.Rule, most int) ([]rules.Line, bool) {
+	stays, ok := common(before, after, most)
+	if !ok || len(stays) == 0 {
 		return nil, false
 	}
 	var lines []rules.Line
@@ -43,6 +43,10 @@ func editLines[K comparable](chain string, before, after []K, wanted []rules.Rul
 	return lines, true
 }
 
+// manyEdits is how many chains of a batch are changed rule by rule however much of them is
+// new. More are written as a whole where most of them is, which is faster for the tools.
+const manyEdits = 100
+
 // editsTo returns the lines that make a chain hold rs and leave alone what stays, first those
 // that take rules out, then those that put rules in. It returns false where the chain is to be
 // written as a whole: where it is not known to the rule what it holds, or how many rules of
@@ -51,13 +55,17 @@ func (t *Txn) editsTo(c *chain, rs []rules.Rule) (out, in []rules.Line, ok bool)
 	if !t.s.edits || c.digest == 0 || !c.exists() || slices.ContainsFunc(rs, rules.Rule.Several) {
 		return nil, nil, false
 	}
+	most := len(rs) // while one rule stays, its counters do
+	if len(t.plan.Edited) >= manyEdits {
+		most /= 2
+	}
 	var lines []rules.Line
 	switch {
 	case c.blind:
 		if len(c.want) != len(rs) || len(rs) == 0 {
 			return nil, nil, false
 		}
-		lines, ok = editLines(c.name, c.found, c.want, rs)
+		lines, ok = editLines(c.name, c.found, c.want, rs, most)
 	case c.isRead:
 		before, after := make([]string, len(c.lines)), make([]string, len(rs))
 		for i, l := range c.lines {
@@ -70,11 +78,13 @@ func (t *Txn) editsTo(c *chain, rs []rules.Rule) (out, in []rules.Line, ok bool)
 			}
 			after[i] = canon[0]
 		}
-		lines, ok = editLines(c.name, before, after, rs)
-	case slices.ContainsFunc(c.written, rules.Rule.Several):
-		return nil, nil, false
+		lines, ok = editLines(c.name, before, after, rs, most)
 	default:
-		lines, ok = editLines(c.name, textsOf(c.written), textsOf(rs), rs)
+		before, known := c.known()
+		if !known || slices.ContainsFunc(before, rules.Rule.Several) {
+			return nil, nil, false
+		}
+		lines, ok = editLines(c.name, textsOf(before), textsOf(rs), rs, most)
 	}
 	if !ok {
 		return nil, nil, false
