@@ -30,8 +30,11 @@ test: ## everything, on both kernel backends and IP versions, race detector on
 soak: ## the tests' full forms, then each fuzz target for FUZZTIME (60s)
 	@FUZZTIME=$(FUZZTIME) .ci/soak
 
-bench: ## the benchmarks
-	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./...
+bench: SHELL := bash
+bench: ## times beside those of the plain tool, a table for each backend (SHORT=1: small ones), then the other benchmarks
+	@set -o pipefail; $(GO) test -run '^$$' -bench '^BenchmarkSpeed$$' -benchtime 1x -timeout 60m $(if $(SHORT),-short) ./actors | \
+		awk '/^(\|.*)?$$/ { print; next } { print >"/dev/stderr" }'
+	$(GO) test -run '^$$' -bench . -skip '^BenchmarkSpeed$$' -benchtime $(BENCHTIME) -benchmem ./...
 
 lint: ## gofmt, go vet, staticcheck
 	@out=$$(gofmt -l .) && { test -z "$$out" || { echo "gofmt -w these:"; echo "$$out"; exit 1; }; }

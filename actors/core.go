@@ -281,6 +281,10 @@ func (c *core) end(out []effect) []effect {
 		if c.run.hunt {
 			c.endHunt()
 		}
+		if slices.ContainsFunc(c.run.batch, func(it *item) bool { return looksAround(it.msg) }) {
+			c.eyes.mend = false // it has repaired what can be
+		}
+		c.mend()
 	}
 	c.run = nil
 	c.state.Forget()

@@ -44,9 +44,21 @@ func (f *Feature) HandOver(ctx context.Context, id rules.TableID, to string, nam
 	return f.Ask(ctx, id, transaction.HandOver{Chains: names, To: to})
 }
 
-// InsertRule lists a rule in a kernel chain: at is InsertTop, InsertFirst or InsertBottom.
+// InsertRule lists a rule in a kernel chain: at is InsertTop, InsertFirst, InsertNear or
+// InsertBottom.
 func (f *Feature) InsertRule(ctx context.Context, id rules.TableID, chain string, rule rules.Rule, at transaction.Op) (Answer, error) {
 	return f.Ask(ctx, id, transaction.InsertRule(chain, rule, at))
+}
+
+// InsertRuleBefore keeps a rule right above an anchor of a kernel chain, wherever that goes; see
+// transaction.InsertBefore for where it stands while there is none.
+func (f *Feature) InsertRuleBefore(ctx context.Context, id rules.TableID, chain string, rule rules.Rule, anchor transaction.Anchor) (Answer, error) {
+	return f.Ask(ctx, id, transaction.InsertRuleBefore(chain, rule, anchor))
+}
+
+// InsertRuleAfter is InsertRuleBefore for the place right below the anchor.
+func (f *Feature) InsertRuleAfter(ctx context.Context, id rules.TableID, chain string, rule rules.Rule, anchor transaction.Anchor) (Answer, error) {
+	return f.Ask(ctx, id, transaction.InsertRuleAfter(chain, rule, anchor))
 }
 
 // RemoveRule withdraws a rule from a kernel chain; keepOut bans it as well.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -238,7 +239,8 @@ func TestPaceIsSharedByTables(t *testing.T) {
 		start := time.Now()
 		sim := dataplane.NewSim(dataplane.NFT)
 		sim.Hook = func(c dataplane.Call) error {
-			if c.Op == dataplane.OpRestore {
+			// What only creates chains frees nothing.
+			if c.Op == dataplane.OpRestore && regexp.MustCompile(`10\.0\.0\.[2-9]/`).Match(c.Input) {
 				mu.Lock()
 				times = append(times, time.Since(start))
 				mu.Unlock()
@@ -263,8 +265,7 @@ func TestPaceIsSharedByTables(t *testing.T) {
 		wg.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		// The first round creates and frees nothing; then each table has 4 more rounds.
-		for i := 3; i < len(times); i++ {
+		for i := 1; i < len(times); i++ {
 			if gap := times[i] - times[i-1]; gap < actors.NFTPace {
 				t.Errorf("commit %d comes %v after the one before: %v", i, gap, times)
 			}

@@ -24,6 +24,7 @@ type eyes struct {
 	took    time.Duration
 	looked  time.Time
 	drifted time.Time // when a drift was found last
+	mend    bool      // and it is to be repaired when the batch is over
 
 	written   map[string]struct{} // chains that were written and not verified
 	before    uint64              // the pulse before the first of them was; 0: not known
@@ -148,12 +149,13 @@ func (c *core) seen(l transaction.Look) []effect {
 }
 
 // lookAtPlan looks again at the chains that the plan changes by index: somebody has written.
-// When that goes on, whole chains are written, which are right whatever stands there.
+// When that goes on, whole chains are written, which are right whatever stands there. A rule
+// of ours in the middle of a kernel chain has no such way: it is put where it belonged when
+// the chain was looked at last, and the next look tells if that was wrong.
 func (c *core) lookAtPlan() []effect {
 	r := c.run
 	if r.moves++; r.moves > mostLooks {
 		r.noEdits = true
-		return c.attempt()
 	}
 	return []effect{doLook{chains: r.txn.Plan().ByIndex()}}
 }
@@ -161,7 +163,7 @@ func (c *core) lookAtPlan() []effect {
 // pulseFor is the pulse that the table must have for the plan to be right; 0 is any.
 func (c *core) pulseFor(p *transaction.Plan) uint64 {
 	r := c.run
-	if !p.Indexed || !c.eyes.able {
+	if !p.Indexed || !c.eyes.able || r.noEdits {
 		return 0
 	}
 	if r.pulse == 0 {
@@ -245,11 +247,19 @@ func (c *core) tellDrifts(drifts []transaction.Drift) []effect {
 		c.eyes.drifting[d.Chain] = drift
 		out = append(out, doDrift{drift})
 	}
-	c.eyes.drifted = c.now
-	if c.run == nil || !slices.ContainsFunc(c.run.batch, func(it *item) bool { return looksAround(it.msg) }) {
-		c.sendSelf("repair of drift")
+	c.eyes.drifted, c.eyes.mend = c.now, true
+	if c.run == nil {
+		c.mend()
 	}
 	return out
+}
+
+// mend has drift repaired that the batch which found it has not repaired.
+func (c *core) mend() {
+	if c.eyes.mend && len(c.eyes.drifting) > 0 {
+		c.sendSelf("repair of drift")
+	}
+	c.eyes.mend = false
 }
 
 // writers names those who have written since the last look, and when the first did.

@@ -22,6 +22,7 @@ type run struct {
 	// The try under way.
 	fresh    bool   // the kernel has been read for it
 	looks    int    // that somebody disturbed
+	unseen   bool   // rules of chains that were only scanned have been asked for
 	moves    int    // plans that somebody has overtaken
 	noEdits  bool   // too many were: chains are written as a whole
 	pulse    uint64 // as of which the chains asked for are right; 0: that of the whole table
@@ -86,7 +87,8 @@ func (c *core) attempt() []effect {
 	if !r.fresh && (c.stale || slices.ContainsFunc(r.groups[0], needsRead)) {
 		return c.look()
 	}
-	if names := c.state.Unseen(msgs); len(names) > 0 && c.eyes.able {
+	if names := c.state.Unseen(msgs); len(names) > 0 && c.eyes.able && !r.unseen {
+		r.unseen = true
 		return []effect{doClose{doubts: transaction.Doubts{Text: names}, asked: names}}
 	}
 	if !r.learned {

@@ -60,6 +60,12 @@ type Options struct {
 	// too often, or somebody stopped its actor. All its messages have been answered. It is
 	// called once for each table, and must not block.
 	Fatal func(error)
+	// StateDir is a folder, made if need be, for a file of each table with what is believed of
+	// it, so that the next Runtime need not read what nobody has changed, and knows which rules
+	// of kernel chains and which chains without a prefix are ours. "" is none. The files may be
+	// deleted at any time; one that is damaged, or of another boot or network namespace, is
+	// ignored. Runtimes of different network namespaces need different folders.
+	StateDir string
 	// NoJitter makes refreshes and rests between tries come exactly when they are due.
 	NoJitter bool
 }
@@ -167,7 +173,7 @@ func (r *Runtime) spawn(id rules.TableID) (*actor.PID, error) {
 	}
 	_, c.eyes.able = r.dp.(Scanner)
 	c.mail.limits, c.mail.spacing = r.opts.Limits, r.opts.Spacing
-	s := &shell{rt: r, core: c, report: reporter{log: r.opts.Logger.With().Stringer("table", id).Logger()}}
+	s := &shell{rt: r, core: c, keep: r.keeperOf(id), report: reporter{log: r.opts.Logger.With().Stringer("table", id).Logger()}}
 	props := actor.PropsFromProducer(func() actor.Actor { return s }, actor.WithMailbox(guardMailbox(s)))
 	pid, err := r.system.Root.SpawnNamed(props, "table-"+strconv.Itoa(int(id.IPVersion))+"-"+id.Name)
 	if err != nil {

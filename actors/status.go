@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tableward/tableward/rules"
+	"github.com/tableward/tableward/transaction"
 )
 
 // TableStatus is what is known of one table at one moment.
@@ -22,6 +23,9 @@ type TableStatus struct {
 	Stubs         []string
 	Condemned     []string
 	Pinned        []string
+	// MissingAnchors are rules of kernel chains that stand where they can, since what they are
+	// to stand before or after is not there.
+	MissingAnchors []transaction.MissingAnchor
 
 	Messages uint64 // taken since the start
 	Batches  uint64 // restores of modify blocks
@@ -66,7 +70,8 @@ func (s *shell) status() TableStatus {
 	st := TableStatus{
 		Table: c.id, Pending: depth, OldestPending: age, Waiting: len(c.waiting), Parked: len(c.parked), Resting: c.resting,
 		Grace: c.state.Grace(), Stubs: c.state.Stubs(), Condemned: c.state.Condemned(), Pinned: c.state.PinnedChains(),
-		Messages: s.stats.messages, Batches: s.stats.batches, Restores: s.stats.restores, Reads: s.stats.reads, Looks: s.stats.looks, Drifts: s.stats.drifts, Repaired: s.stats.repaired, Trials: s.stats.trials, Suspects: len(c.suspects),
+		MissingAnchors: c.state.MissingAnchors(),
+		Messages:       s.stats.messages, Batches: s.stats.batches, Restores: s.stats.restores, Reads: s.stats.reads, Looks: s.stats.looks, Drifts: s.stats.drifts, Repaired: s.stats.repaired, Trials: s.stats.trials, Suspects: len(c.suspects),
 		Answers: map[Result]uint64{},
 	}
 	for r, n := range s.stats.answers {

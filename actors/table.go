@@ -42,6 +42,7 @@ type shell struct {
 	stopped  bool
 
 	op         effect   // under way, or the last one
+	keep       *keeper  // nil: there is no state file
 	report     reporter // of blocks that fail
 	refreshErr string   // why the last periodic refresh failed, "" if it did not
 
@@ -89,7 +90,10 @@ func (s *shell) Receive(ctx actor.Context) {
 			s.stats.batches--
 		}
 		s.reportFailure(m.result)
+		s.noteResult(m.result)
 		s.advance(m.result)
+	case kept:
+		s.kept(m)
 	case changed:
 		s.changed(m.change)
 	case timeUp:
@@ -102,6 +106,7 @@ func (s *shell) Receive(ctx actor.Context) {
 		s.stopTimer(graceTimer)
 		s.stopTimer(checkTimer)
 		s.stopTimer(digestTimer)
+		s.stopTimer(keepTimer)
 		s.advance(nil)
 	case own:
 		s.advance(owning(m))
@@ -120,6 +125,7 @@ func (s *shell) Receive(ctx actor.Context) {
 // have been lost.
 func (s *shell) started(ctx actor.Context) {
 	s.self, s.root = ctx.Self(), ctx.ActorSystem().Root
+	s.load()
 	s.startTimers()
 	s.stopTimer(paceTimer) // its message may be among them
 	s.kickSelf()
@@ -252,6 +258,9 @@ func (s *shell) carryOut(effects []effect) {
 		switch op := next.(type) {
 		case doReply:
 			s.stats.count(op.answer)
+			if op.answer.Result == Applied && !op.item.internal {
+				s.noteKeep()
+			}
 			s.rt.deliver(op.item, op.answer)
 		case doNews:
 			s.rt.observe(Event{Table: s.core.id, Kind: EventLate, Answer: &op.answer})
@@ -291,6 +300,7 @@ func (s *shell) finishDrain() {
 	}
 	s.carryOut(s.core.step(s.now(), stopNow{})) // what waits for a kernel chain
 	s.stopped = true
+	s.keepNow()
 	close(s.drained)
 	s.drained = nil
 }

@@ -18,6 +18,7 @@ const (
 	checkTimer          // until the table is looked at since somebody has written
 	digestTimer         // until a legacy table at rest is looked at
 	graceTimer          // until grace ends though not every owner has spoken
+	keepTimer           // until the state file is written
 )
 
 // The defaults of Options.
@@ -84,6 +85,8 @@ func (s *shell) timeUp(timer int) {
 		s.digestNow()
 	case graceTimer:
 		s.endGrace()
+	case keepTimer:
+		s.keepNow()
 	}
 }
 

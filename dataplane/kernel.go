@@ -77,6 +77,7 @@ type Kernel struct {
 	noScratch noScratch
 	rooms     rooms
 	live      liveTools
+	pulse     pulses
 
 	tables tableLocks
 	lock   *xtablesLock
@@ -97,6 +98,7 @@ func NewKernel(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, unavailable(err)
 	}
 	k := &Kernel{opts: o, ns: ns, lock: newXtablesLock(o.realLockFile())}
+	ns.started = k.pulse.started
 	err = k.choose(ctx)
 	if err == nil && k.backend == Legacy {
 		err = k.testLocking(ctx)
@@ -110,14 +112,15 @@ func NewKernel(ctx context.Context, o Options) (*Kernel, error) {
 // Info describes the backend in use.
 func (k *Kernel) Info() Info { return k.info }
 
-// Close waits for tools that are still ending, and gives tables and namespaces back. No
-// operation may be running.
+// Close ends Watch, waits for tools that are still ending, and gives tables and namespaces
+// back. No other operation may be running.
 func (k *Kernel) Close() error {
+	k.pulse.close()
 	k.live.close(k)
 	k.closeScanner()
 	k.rooms.close()
 	k.wg.Wait()
-	err := errors.Join(k.canon.close(), k.tables.close(), k.ns.close())
+	err := errors.Join(k.canon.close(), k.tables.close(), k.lock.close(), k.ns.close())
 	if k.dir != "" {
 		err = errors.Join(err, os.RemoveAll(k.dir))
 	}
@@ -146,7 +149,10 @@ func (k *Kernel) Restore(ctx context.Context, id rules.TableID, input []byte) er
 			return err
 		}
 		k.stats.runs.Add(1)
-		return k.restoreLive(ctx, t, id, input)
+		k.pulse.begin(k, id)
+		re := k.restoreLive(ctx, t, id, input)
+		k.pulse.end(k, t, id, re)
+		return re
 	})
 	if re = k.explain(re); re != nil {
 		re.CountersLost = re.Class == Unknown && k.backend == Legacy

@@ -4,16 +4,13 @@ package dataplane
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"regexp"
 	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tableward/tableward/rules"
 )
@@ -25,26 +22,30 @@ const idleLimit = 5 * time.Second
 // table. A start costs more than most blocks; and an nft tool that ends holds up the commits
 // of its namespace until the kernel has got rid of what it replaced.
 //
-// A legacy tool is not kept open: it must be given the lock of each block, so that the lock
-// outlives us if we are killed.
+// The legacy tools have the lock file open, all as the same open file: while we hold its lock
+// for one of them they hold it with us, and nobody else gets in before the last has ended,
+// should we be killed. Without us they end when they have read all that they were given.
 type liveTools struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the next three
 	byTable map[rules.TableID]*liveTool
 	silent  bool // a tool did not echo a marker while it was open
 	closed  bool
+
+	maxResident int64 // in bytes; 0 is maxResident
 }
 
 // liveTool is the tool of one table. One block is under way at a time.
 type liveTool struct {
 	mu   sync.Mutex // held while a block is under way
 	tool *openTool
+	lock *os.File // legacy: the lock file that the tool has open
 	idle *time.Timer
 }
 
 // restoreLive gives a block to the table's tool, which is started if there is none. Line
 // numbers that the tool names count all of its input.
 func (k *Kernel) restoreLive(ctx context.Context, t toolset, id rules.TableID, input []byte) *RestoreError {
-	l := k.liveTool(id)
+	l := k.liveTool(t, id)
 	if l == nil || !closed(input) || bytes.Count(input, []byte("\nCOMMIT")) > 1 {
 		return k.restore(ctx, t, k.enterLocked(t), k.toolLockFile(t), input)
 	}
@@ -66,11 +67,11 @@ func (k *Kernel) limitOf(input []byte) time.Duration {
 }
 
 // liveTool returns the place for a table's tool; nil where tools are not kept open.
-func (k *Kernel) liveTool(id rules.TableID) *liveTool {
+func (k *Kernel) liveTool(t toolset, id rules.TableID) *liveTool {
 	p := &k.live
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k.backend != NFT || p.silent || p.closed {
+	if !k.mayStayOpen(t) || p.silent || p.closed {
 		return nil
 	}
 	l := p.byTable[id]
@@ -84,16 +85,24 @@ func (k *Kernel) liveTool(id rules.TableID) *liveTool {
 	return l
 }
 
-// give hands a block to the tool. It tells whether the tool has not seen any of it, because it
-// had ended: then it may be given to another one. The caller holds mu.
-func (l *liveTool) give(ctx context.Context, k *Kernel, t toolset, input []byte) (re *RestoreError, untouched bool) {
+// mayStayOpen tells whether a tool may be kept open. A legacy tool that takes the real lock
+// by itself is told how long to wait for it, and the alarm that it sets for that would end it
+// later. Of one from before the lock nothing is known.
+func (k *Kernel) mayStayOpen(t toolset) bool {
+	return k.backend == NFT || t.ownLock && !t.noWait
+}
+
+// give hands a block to the tool. It tells whether the block may be given to another one,
+// because this one has not seen any of it, or has refused it and is of another release than
+// what it may have loaded for it. The caller holds mu.
+func (l *liveTool) give(ctx context.Context, k *Kernel, t toolset, input []byte) (re *RestoreError, again bool) {
 	if ctx.Err() != nil {
 		return runError(outcome{exit: -1, err: context.Cause(ctx)}), false
 	}
 	if l.idle != nil {
 		l.idle.Stop()
 	}
-	if l.tool != nil && !l.tool.fresh() {
+	if l.tool != nil && (!l.tool.fresh() || l.lock != k.lock.held) {
 		l.leave(k)
 	}
 	if l.tool == nil {
@@ -106,28 +115,42 @@ func (l *liveTool) give(ctx context.Context, k *Kernel, t toolset, input []byte)
 	}
 	p := l.tool
 	before := p.lines
-	wrote, o := p.hand(ctx, input)
-	switch {
-	case o.marked:
-		l.idle = time.AfterFunc(idleLimit, func() { l.rest(k, p) })
+	wrote, o := p.hand(ctx, input, k.backend == Legacy)
+	if o.marked {
+		l.keep(ctx, k)
 		return nil, false
-	case wrote == 0 && o.err == nil:
-		l.leave(k)
-		return &RestoreError{Class: Busy, ExitCode: o.exit, Stderr: o.stderr, Reason: errIdleEnd.Error(), Err: errIdleEnd}, true
 	}
 	l.leave(k)
 	switch {
+	case wrote == 0 && o.err == nil:
+		return &RestoreError{Class: Busy, ExitCode: o.exit, Stderr: o.stderr, Reason: errIdleEnd.Error(), Err: errIdleEnd}, true
 	case o.err != nil:
 		return runError(o), false
 	case o.exit == 0:
 		return &RestoreError{Class: Unknown, Stderr: o.stderr, Reason: errNoMarker.Error(), Err: errNoMarker}, false
-	}
-	if o.exit == 1 && lineFailed.MatchString(o.stderr) {
+	case k.backend == NFT && o.exit == 1 && lineFailed.MatchString(o.stderr):
 		// For these refusals nft takes its words from what it did last, which may have been in
 		// an earlier block. Nothing was applied; a tool that has done nothing else says why.
 		return k.restore(ctx, t, k.enterLocked(t), k.toolLockFile(t), input), false
 	}
-	return Classify(o.exit, renumbered(o.stderr, before), input), false
+	return Classify(o.exit, renumbered(o.stderr, before), input), p.replaced() && k.leftAlone(o.exit)
+}
+
+// leftAlone tells whether a tool that ended with this exit code has surely changed nothing. A
+// legacy tool with exit code 1 may have replaced the table, and failed then.
+func (k *Kernel) leftAlone(exit int) bool {
+	return exit == 2 || exit == 4 && k.backend == NFT
+}
+
+// keep has the tool wait for the next block, if it is fit for one. The caller holds mu.
+func (l *liveTool) keep(ctx context.Context, k *Kernel) {
+	p := l.tool
+	// Past the deadline its input was closed, or cannot be written to any more.
+	if ctx.Err() != nil || k.backend == Legacy && p.resident() > cmp.Or(k.live.maxResident, maxResident) {
+		l.leave(k)
+		return
+	}
+	l.idle = time.AfterFunc(idleLimit, func() { l.rest(k, p) })
 }
 
 // numbered are the forms in which the tools name a line: what is before the number, the
@@ -155,16 +178,16 @@ func (l *liveTool) open(ctx context.Context, k *Kernel, t toolset) *RestoreError
 		k.live.never()
 		return nil
 	}
-	p, err := k.openTool(t, k.ns.enter, k.toolLockFile(t))
+	p, err := k.openTool(t, k.enterLocked(t), k.toolLockFile(t))
 	if err != nil {
 		return asRestore(err)
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, echoWait, errSilent)
 	defer cancel()
-	_, o := p.hand(wait, nil)
+	_, o := p.hand(wait, nil, false)
 	switch {
 	case o.marked:
-		l.tool = p
+		l.tool, l.lock = p, k.lock.held
 		return nil
 	case errors.Is(o.err, errSilent):
 		k.live.never()
@@ -185,19 +208,6 @@ func (p *liveTools) never() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent = true
-}
-
-// keepable tells whether a program is the tool itself. A script in its place may read all of
-// its input before it does anything.
-func keepable(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return true // the start will say what is wrong
-	}
-	defer f.Close()
-	var magic [2]byte
-	_, err = io.ReadFull(f, magic[:])
-	return err != nil || string(magic[:]) != "#!"
 }
 
 // rest closes a tool that has been idle, if it is still the same.
@@ -231,42 +241,6 @@ func (p *liveTools) close(k *Kernel) {
 		}
 		l.mu.Unlock()
 	}
-}
-
-// hand writes input and a marker to the tool and waits for the marker's echo, or for the
-// tool's end, which is brought about at the end of ctx. It returns how much the tool could be
-// given.
-func (p *openTool) hand(ctx context.Context, input []byte) (wrote int, o outcome) {
-	marker := newMarker()
-	done := p.echoes.expect([]string{marker})
-	p.stderr.reset()
-	text := make([]byte, 0, len(input)+len(marker)+2)
-	text = append(text, input...)
-	if n := len(text); n > 0 && text[n-1] != '\n' {
-		text = append(text, '\n') // a marker glued to COMMIT would spoil the block
-	}
-	text = append(append(text, marker...), '\n')
-	p.lines += bytes.Count(text, []byte("\n"))
-	stop := context.AfterFunc(ctx, func() { _ = p.stdin.SetWriteDeadline(time.Unix(1, 0)) })
-	wrote, _ = p.stdin.Write(text)
-	stop()
-	select {
-	case <-done:
-		return wrote, outcome{marked: true}
-	case <-p.ended:
-	case <-ctx.Done():
-		_ = unix.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // fails if it has just ended
-		<-p.ended
-		o = p.outcome()
-		if p.echoes.count() == 0 {
-			o.err = context.Cause(ctx)
-		}
-		o.marked = p.echoes.count() > 0
-		return wrote, o
-	}
-	o = p.outcome()
-	o.marked = p.echoes.count() > 0
-	return wrote, o
 }
 
 // asRestore is an error of this package in the form that operations return.

@@ -30,13 +30,16 @@ var errLockWait = errors.New("the xtables lock was not had in time")
 // gives a late lock back at once, and the next one who wants the lock takes the wait over.
 // There is never more than one.
 //
-// A flock belongs to the open file, whoever has a descriptor of it. The tool that runs under
-// the lock gets one, so that no death of ours frees the lock while the tool still writes.
+// A flock belongs to the open file, whoever has a descriptor of it. The tools that run under
+// the lock get one, so that no death of ours frees the lock while a tool still writes. The
+// file is opened once, for all blocks: a tool that is kept open could not be given another
+// one, and who watches the file for being closed is not told of our blocks.
 type xtablesLock struct {
 	path string
 	turn chan struct{} // holds one token: who has it may touch the rest, and has the lock later
-	left *lockWait     // a wait that was given up
-	held *os.File      // the lock, nil while we do not have it
+	left *lockWait     // a wait that was given up; it has the file
+	file *os.File      // nil until there is need of it; another one when its name was given to another
+	held *os.File      // the same while we have the lock, else nil
 }
 
 func newXtablesLock(path string) *xtablesLock {
@@ -59,12 +62,13 @@ type lockWait struct {
 	mu     sync.Mutex // guards the next two
 	wanted bool
 	over   bool
-	done   chan lockResult // has room for the one result
+	done   chan lockResult // gets the one result, which it has room for
 }
 
+// lockResult is the file, locked if the wait was wanted at its end.
 type lockResult struct {
 	file *os.File
-	err  error
+	err  error // then there is no file
 }
 
 // take returns a function that gives the lock back. The wait ends with ctx and after
@@ -80,11 +84,17 @@ func (l *xtablesLock) take(ctx context.Context, limit time.Duration) (func(), *R
 	}
 	w := l.left
 	l.left = nil
-	if w == nil || !w.adopt() {
-		w = startLockWait(l.path)
+	if w != nil && !w.adopt() {
+		l.file = (<-w.done).file
+		w = nil
 	}
+	if w == nil {
+		w = startLockWait(l.file, l.path)
+	}
+	l.file = nil
 	select {
 	case r := <-w.done:
+		l.file = r.file
 		if r.err != nil {
 			<-l.turn
 			return nil, unavailable(fmt.Errorf("can't open lock file %w", r.err))
@@ -92,25 +102,43 @@ func (l *xtablesLock) take(ctx context.Context, limit time.Duration) (func(), *R
 		l.held = r.file
 		return func() {
 			l.held = nil
-			unlock(r.file)
+			release(r.file)
 			<-l.turn
 		}, nil
 	case <-ctx.Done():
 	}
-	if !w.leave() {
-		// It has come at the last moment.
-		if r := <-w.done; r.err == nil {
-			unlock(r.file)
-		}
-	} else {
+	if w.leave() {
 		l.left = w
+	} else if r := <-w.done; r.err == nil { // it has come at the last moment
+		release(r.file)
+		l.file = r.file
 	}
 	<-l.turn
 	return nil, l.busy(ctx)
 }
 
+// close closes the lock file, as soon as no wait needs it any more. Nobody may be waiting.
+func (l *xtablesLock) close() error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	file, left := l.file, l.left
+	l.file, l.left = nil, nil
+	if left != nil {
+		go func() {
+			if r := <-left.done; r.err == nil {
+				r.file.Close()
+			}
+		}()
+	}
+	if file == nil {
+		return nil
+	}
+	return file.Close()
+}
+
 // enterLocked is how a tool is started within locked: it inherits the lock that we hold for
-// it, if there is one. Should we be killed, the lock is held until the tool has ended.
+// it, if there is one. Should we be killed, the lock is held until the tool has ended. We
+// give it back without a word to the tool, and take it again for its next block.
 func (k *Kernel) enterLocked(t toolset) starter {
 	if !t.ownLock {
 		return k.ns.enter
@@ -131,16 +159,16 @@ func (l *xtablesLock) busy(ctx context.Context) *RestoreError {
 	return e
 }
 
-func startLockWait(path string) *lockWait {
+// startLockWait begins to wait for the lock of a file, which may be open already.
+func startLockWait(f *os.File, path string) *lockWait {
 	w := &lockWait{wanted: true, done: make(chan lockResult, 1)}
 	go func() {
-		f, err := lockFile(path, os.O_RDONLY, unix.LOCK_EX)
+		f, err := lockOpen(f, path, os.O_RDONLY, unix.LOCK_EX)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.over = true
 		if !w.wanted && err == nil {
-			unlock(f)
-			return
+			release(f)
 		}
 		w.done <- lockResult{f, err}
 	}()
@@ -163,13 +191,23 @@ func (w *lockWait) leave() bool {
 	return !w.over
 }
 
-// lockFile opens a file, which it makes if need be, and locks it. The lock counts only
-// while the file has its name: another may have been made in its place while we waited.
-func lockFile(path string, mode, how int) (*os.File, error) {
+// lockFile opens a file, which it makes if need be, and locks it.
+func lockFile(path string, mode, how int) (*os.File, error) { return lockOpen(nil, path, mode, how) }
+
+// lockOpen locks the file of that name: the one that is open, if it still is the one, or
+// else the one that it opens instead. The lock counts only while the file has its name:
+// another may have been made in its place while we waited.
+func lockOpen(f *os.File, path string, mode, how int) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(path, mode|os.O_CREATE, 0o600)
-		if err != nil {
-			return nil, fileError(path, err)
+		if f != nil && !sameFile(f, path) {
+			f.Close()
+			f = nil
+		}
+		if f == nil {
+			var err error
+			if f, err = os.OpenFile(path, mode|os.O_CREATE, 0o600); err != nil {
+				return nil, fileError(path, err)
+			}
 		}
 		if err := flock(f, how); err != nil {
 			f.Close()
@@ -179,6 +217,7 @@ func lockFile(path string, mode, how int) (*os.File, error) {
 			return f, nil
 		}
 		unlock(f)
+		f = nil
 	}
 }
 
@@ -209,11 +248,15 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(named, held)
 }
 
-// unlock gives a lock back. It is done in so many words: the tool that ran under it may still
-// be ending, and a process that is just being started has a copy of the descriptor for a
-// moment. Closing ours would not free it; this does, whoever has copies.
-func unlock(f *os.File) {
+// release gives a lock back. It is done in so many words: the tools that run under it have
+// descriptors of the file, and a process that is just being started has one for a moment.
+func release(f *os.File) {
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // cannot fail for a lock that is held
+}
+
+// unlock gives a lock back for good.
+func unlock(f *os.File) {
+	release(f)
 	f.Close()
 }
 

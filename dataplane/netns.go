@@ -19,6 +19,8 @@ type namespace struct {
 	file *os.File
 	dev  uint64
 	ino  uint64
+
+	started func(*os.Process) // is told of each process that enter starts; nil for nobody
 }
 
 // openNamespace opens the namespace of that name or path.
@@ -71,10 +73,11 @@ func (n *namespace) close() error {
 
 // enter starts cmd in the namespace.
 func (n *namespace) enter(cmd *exec.Cmd) error {
-	if n.file == nil {
-		return cmd.Start()
+	err := n.within(cmd.Start)
+	if err == nil && n.started != nil {
+		n.started(cmd.Process)
 	}
-	return n.within(cmd.Start)
+	return err
 }
 
 // within calls f on a thread that is in the namespace.

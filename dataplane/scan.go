@@ -34,14 +34,16 @@ var (
 
 // Scan reads the chains of a table, or those of them that are named, without running a tool:
 // their digests, jumps and policies, never their rules, and on nft the generation that all of
-// it is of. A chain that does not exist is not in the result. Nothing is written, and no lock
-// is taken; a result is of one state of the table.
+// it is of. Of chains that are named there is the digest of each rule too. A chain that does
+// not exist is not in the result. Nothing is written, and no lock is taken; a result is of one
+// state of the table.
 //
 // The digest is made of what the kernel holds, so it can be compared with those of Scan and
-// Expect, but not with one of Read. Counters are not part of it, nor a set's index, which
-// stands for the set's name, nor the name of the chain itself. Rules that the tools read back
-// alike may still differ, if they match everything in ways that the kernel tells apart: "-i +",
-// or "-p all" in IPv6.
+// Expect, but not with one of Read. It is the same in other processes and after a restart, as
+// long as tools and kernel use the same revisions of extensions. Counters are not part of it,
+// nor a set's index, which stands for the set's name, nor the name of the chain itself. Rules
+// that the tools read back alike may still differ, if they match everything in ways that the
+// kernel tells apart: "-i +", or "-p all" in IPv6.
 //
 // What the tools show as a chain is one: on nft a built-in chain that nobody has touched, and
 // no base chain of the table that is not at its place, be it by name, hook, type or priority.
@@ -58,6 +60,7 @@ func (k *Kernel) Scan(ctx context.Context, id rules.TableID, chains ...string) (
 	if err := k.ns.check(); err != nil {
 		return rules.Snapshot{}, err
 	}
+	pulse := k.pulseNow(ctx, id)
 	s := k.scanner()
 	r := s.take(k.ns)
 	snap, err := r.scan(ctx, k.backend, id, chains)
@@ -65,6 +68,7 @@ func (k *Kernel) Scan(ctx context.Context, id rules.TableID, chains ...string) (
 	if err != nil {
 		return rules.Snapshot{}, scanError(ctx, id, err)
 	}
+	snap.Pulse = k.steadyPulse(ctx, id, pulse)
 	return snap, nil
 }
 
@@ -102,6 +106,7 @@ type scanner struct {
 	wg      sync.WaitGroup
 
 	expect expecters
+	edits  editors
 }
 
 func (s *scanner) take(ns *namespace) *reader {

@@ -6,25 +6,28 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"hash/maphash"
 	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// digestSeed is the process's own: digests are not to be kept.
-var digestSeed = maphash.MakeSeed()
-
-// content gathers of one chain the bytes that are the same wherever the same rules are, and
-// the chains that they jump to. Each part has its length before it, so that no two chains
-// have the same bytes.
+// content gathers of one chain the digests of its rules, each made of the bytes that are the
+// same wherever the same rule is, and the chains that they jump to. Each part of a rule has
+// its length before it, so that no two rules have the same bytes.
 type content struct {
-	buf   []byte
+	buf   []byte   // of the rule that is being read
+	rules []uint64 // of those before it
 	jumps []string
 }
 
 func (c *content) reset() {
-	c.buf, c.jumps = c.buf[:0], nil
+	c.buf, c.rules, c.jumps = c.buf[:0], c.rules[:0], nil
+}
+
+// end ends a rule, or whatever else is gathered one after the other.
+func (c *content) end() {
+	c.rules = append(c.rules, digestOf(c.buf))
+	c.buf = c.buf[:0]
 }
 
 func (c *content) field(b []byte) {
@@ -41,7 +44,10 @@ func (c *content) number(n uint32) { c.buf = binary.NativeEndian.AppendUint32(c.
 
 func (c *content) jump(to string) { c.jumps = append(c.jumps, to) }
 
-func (c *content) digest() uint64 { return maphash.Bytes(digestSeed, c.buf) }
+func (c *content) digest() uint64 { return digestOfRules(c.rules) }
+
+// digests returns a copy of the digests of the rules, which is not nil.
+func (c *content) digests() []uint64 { return append(make([]uint64, 0, len(c.rules)), c.rules...) }
 
 // jumpsTo returns the chains that were jumped to, sorted, each once.
 func (c *content) jumpsTo() []string {

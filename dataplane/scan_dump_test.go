@@ -108,6 +108,7 @@ func (s *nftScan) readDump(chains, list []byte) error {
 		data []byte
 		f    func([]byte) error
 	}{{chains, s.addChain}, {list, s.addRule}} {
+		s.content.reset()
 		a := netlinkAnswer{seq: 1, dump: true, each: func(m nfMessage) error { return d.f(m.attrs) }}
 		if err := a.read(d.data); err != nil {
 			return err
@@ -142,8 +143,8 @@ func TestScanDump(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b"}, s.content.jumpsTo()); diff != "" {
 		t.Errorf("jumps:\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"__map0"}, s.reading.lookup); diff != "" {
-		t.Errorf("lookups:\n%s", diff)
+	if want := []nftLookup{{3, "__map0"}}; !slices.Equal(s.reading.lookups, want) {
+		t.Errorf("lookups %v, want %v", s.reading.lookups, want)
 	}
 }
 

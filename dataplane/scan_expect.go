@@ -24,15 +24,16 @@ const (
 	maxIdleExpecters  = 2
 )
 
-// Expect returns the digests that Scan would give these chains if the kernel held them, by
-// their names. They are loaded in a scratch network namespace, where nothing reaches them, the
-// chains that they jump to are empty and the sets that they name are made; what Rule.Jump does
-// not take for a chain is none.
+// Expect returns what Scan would give of these chains if the kernel held them, by their names:
+// Digest, Digests, which has more than one for a rule that stands for several, and Jumps. They
+// are loaded in a scratch network namespace, where nothing reaches them, the chains that they
+// jump to are empty and the sets that they name are made; what Rule.Jump does not take for a
+// chain is none.
 //
 // A chain is left out if a rule of it is refused there, or cannot be tried there: one with
 // IDLETIMER, or with an object that only the live namespace has. The error is ErrNoScratch
 // where no scratch namespace can be had and read, else a *RestoreError.
-func (k *Kernel) Expect(ctx context.Context, id rules.TableID, chains []rules.Chain) (map[string]uint64, error) {
+func (k *Kernel) Expect(ctx context.Context, id rules.TableID, chains []rules.Chain) (map[string]rules.SavedChain, error) {
 	t, err := k.toolset(id)
 	if err != nil {
 		return nil, err
@@ -63,20 +64,16 @@ func (p *expecters) take(k *Kernel) (*expecter, error) {
 	if e := p.pop(); e != nil {
 		return e, nil
 	}
-	s, err := k.newScratch()
+	r, err := k.freshRoom()
 	if err != nil {
 		return nil, err
 	}
-	if s.ns == nil {
-		return nil, errors.Join(fmt.Errorf("%w: that of another user namespace cannot be read", ErrNoScratch), s.close())
+	if r.s.ns == nil {
+		return nil, errors.Join(fmt.Errorf("%w: that of another user namespace cannot be read", ErrNoScratch), r.s.close())
 	}
-	sc := k.scanner()
 	return &expecter{
-		room: &room{
-			s: s, tools: map[rules.IPVersion]*openTool{},
-			declared: map[chainKey]bool{}, dirty: map[rules.TableID]bool{},
-		},
-		reader: &reader{ns: s.ns, settled: new(atomic.Uint64), wg: &sc.wg, inet: -1, inet6: -1},
+		room:   r,
+		reader: &reader{ns: r.s.ns, settled: new(atomic.Uint64), wg: &k.scanner().wg, inet: -1, inet6: -1},
 	}, nil
 }
 
@@ -127,8 +124,8 @@ func (e *expecter) close() {
 	e.room.close()
 }
 
-func (e *expecter) expect(ctx context.Context, k *Kernel, t toolset, id rules.TableID, chains []rules.Chain) (map[string]uint64, error) {
-	x := expectation{expecter: e, ctx: ctx, k: k, tools: t, id: id, out: make(map[string]uint64, len(chains))}
+func (e *expecter) expect(ctx context.Context, k *Kernel, t toolset, id rules.TableID, chains []rules.Chain) (map[string]rules.SavedChain, error) {
+	x := expectation{expecter: e, ctx: ctx, k: k, tools: t, id: id, out: make(map[string]rules.SavedChain, len(chains))}
 	var named []rules.Rule
 	for _, c := range chains {
 		for _, r := range c.Rules {
@@ -142,7 +139,7 @@ func (e *expecter) expect(ctx context.Context, k *Kernel, t toolset, id rules.Ta
 	for _, c := range chains {
 		switch {
 		case len(c.Rules) == 0:
-			x.out[c.Name] = emptyContent
+			x.out[c.Name] = rules.SavedChain{Name: c.Name, Digest: emptyContent, Digests: []uint64{}}
 		case !slices.ContainsFunc(c.Rules, x.cannotTry):
 			load = append(load, c)
 		}
@@ -166,7 +163,7 @@ type expectation struct {
 	k     *Kernel
 	tools toolset
 	id    rules.TableID
-	out   map[string]uint64
+	out   map[string]rules.SavedChain
 }
 
 func (x *expectation) cannotTry(r rules.Rule) bool {
@@ -243,7 +240,8 @@ func (x *expectation) read(chains []rules.Chain, names []string) error {
 		if !found {
 			return scanError(x.ctx, x.id, errNotUnderstood)
 		}
-		x.out[c.Name] = saved.Digest
+		saved.Name = c.Name
+		x.out[c.Name] = saved
 	}
 	return nil
 }

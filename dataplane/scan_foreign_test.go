@@ -71,3 +71,31 @@ func TestScanForeignNFT(t *testing.T) {
 		t.Errorf("own rules: %q differs", got)
 	}
 }
+
+// Elements of a set that is one rule's alone are part of that rule's digest and of no other's.
+func TestScanForeignDigests(t *testing.T) {
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("no nft")
+	}
+	k := newScanning(t, dataplane.NFT, 4)
+	k.load("filter", ":tw-a - [0:0]; :tw-b - [0:0]; -A tw-a -p tcp")
+	digests := func(ports string) []uint64 {
+		k.nft("flush chain ip filter tw-a", "add rule ip filter tw-a ip protocol tcp accept", "add rule ip filter tw-a tcp dport "+ports,
+			"add rule ip filter tw-a ip protocol tcp accept")
+		c := k.scan("filter", "tw-a").Chains["tw-a"]
+		if c.Digest != k.scan("filter").Chains["tw-a"].Digest || len(c.Digests) != 3 {
+			t.Fatalf("%s: %+v", ports, c)
+		}
+		return c.Digests
+	}
+	one := digests("{ 1, 2 } drop")
+	for _, ports := range []string{"{ 1, 3 } drop", "vmap { 1 : drop, 2 : jump tw-b }"} {
+		other := digests(ports)
+		if one[0] != other[0] || one[0] != one[2] || one[1] == other[1] || one[2] != other[2] {
+			t.Errorf("%s: %x, before %x", ports, other, one)
+		}
+	}
+	if again := digests("{ 2, 1 } drop"); !slices.Equal(again, one) {
+		t.Errorf("again %x, before %x", again, one)
+	}
+}

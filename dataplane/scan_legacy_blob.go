@@ -96,9 +96,13 @@ func (b *blob) read(names []string) (map[string]rules.SavedChain, error) {
 			if err != nil {
 				return nil, err
 			}
+			c.end()
 			off += e.size
 		}
 		saved := rules.SavedChain{Name: chain.name, Digest: c.digest(), Jumps: c.jumpsTo()}
+		if len(names) > 0 {
+			saved.Digests = c.digests()
+		}
 		if chain.hook >= 0 {
 			saved.Policy = b.policy(chain.last)
 		}

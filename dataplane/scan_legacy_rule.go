@@ -21,7 +21,6 @@ func (b *blob) policy(off int) string {
 
 // rule adds a rule.
 func (b *blob) rule(c *content, e blobEntry) error {
-	c.text("rule")
 	c.field(b.data[e.off : e.off+b.match])
 	for off := e.off + b.elements; off < e.target; {
 		if off+extensionHeader > e.target {

@@ -20,6 +20,7 @@ type nftScan struct {
 	family byte
 	gen    uint64
 	names  setNames
+	named  bool // the chains were named
 
 	chains map[string]*nftChain
 	order  []*nftChain
@@ -33,7 +34,13 @@ type nftScan struct {
 // nftChain is a chain as it has been read.
 type nftChain struct {
 	rules.SavedChain
-	lookup []string // sets in which its rules look a verdict up, or that are of one rule only
+	lookups []nftLookup
+}
+
+// nftLookup is a set in which a rule looks a verdict up, or that is the rule's alone.
+type nftLookup struct {
+	rule int // its place, from 0
+	set  string
 }
 
 // scanNFT reads a table once. The error is errChanged if somebody committed meanwhile.
@@ -41,7 +48,10 @@ func (r *reader) scanNFT(ctx context.Context, id rules.TableID, names []string) 
 	if err := r.openNetlink(); err != nil {
 		return rules.Snapshot{}, err
 	}
-	s := &nftScan{reader: r, ctx: ctx, id: id, family: unix.NFPROTO_IPV4, names: r.setsOf(), chains: make(map[string]*nftChain)}
+	s := &nftScan{
+		reader: r, ctx: ctx, id: id, family: unix.NFPROTO_IPV4, names: r.setsOf(), named: len(names) > 0,
+		chains: make(map[string]*nftChain),
+	}
 	if id.IPVersion == rules.IPv6 {
 		s.family = unix.NFPROTO_IPV6
 	}
@@ -66,7 +76,7 @@ func (s *nftScan) run(names []string) error {
 	if s.gen, err = s.nl.generation(); err != nil {
 		return err
 	}
-	policies := len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return rules.IsBuiltin(s.id.Name, name) })
+	policies := !s.named || slices.ContainsFunc(names, func(name string) bool { return rules.IsBuiltin(s.id.Name, name) })
 	settle := policies && s.settled.Load() != s.gen
 	if settle {
 		if err := s.settle(); err != nil {

@@ -66,6 +66,7 @@ func (s *nftScan) addChain(attrs []byte) error {
 	}
 	s.content.text(c.Name)
 	s.content.text(c.Policy)
+	s.content.end()
 	s.chains[c.Name] = c
 	s.order = append(s.order, c)
 	return nil
@@ -82,7 +83,11 @@ func (s *nftScan) addUntouched(snap rules.Snapshot, names []string) {
 	for _, name := range rules.BuiltinChains(s.id.Name) {
 		_, there := snap.Chains[name]
 		if !there && (len(names) == 0 || slices.Contains(names, name)) {
-			snap.Chains[name] = rules.SavedChain{Name: name, Policy: "ACCEPT", Digest: emptyContent}
+			c := rules.SavedChain{Name: name, Policy: "ACCEPT", Digest: emptyContent}
+			if s.named {
+				c.Digests = []uint64{}
+			}
+			snap.Chains[name] = c
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (s *nftScan) readRules() error {
 		}
 		s.reading = c
 		err := s.dump(func() (uint64, error) {
-			c.lookup, s.last = nil, 0
+			c.lookups, s.last = nil, 0
 			s.content.reset()
 			s.nl.begin(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, s.family)
 			s.nl.add(unix.NFTA_RULE_TABLE, s.id.Name)
@@ -32,6 +32,9 @@ func (s *nftScan) readRules() error {
 			return err
 		}
 		c.Digest, c.Jumps = s.content.digest(), s.content.jumpsTo()
+		if s.named || len(c.lookups) > 0 {
+			c.Digests = s.content.digests()
+		}
 	}
 	return nil
 }
@@ -73,7 +76,6 @@ func number64(data []byte) uint64 {
 
 // rule adds a rule to the content of the chain that is being read.
 func (s *nftScan) rule(expressions, userdata []byte) error {
-	s.content.text("rule")
 	s.content.field(userdata)
 	a := attributes{rest: expressions}
 	for a.next() {
@@ -81,6 +83,7 @@ func (s *nftScan) rule(expressions, userdata []byte) error {
 			return err
 		}
 	}
+	s.content.end()
 	return a.err
 }
 

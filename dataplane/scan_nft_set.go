@@ -20,7 +20,7 @@ func (s *nftScan) lookup(attrs []byte) error {
 	set := cString(at[0])
 	verdict := len(at[1]) == 4 && binary.BigEndian.Uint32(at[1]) == 0 // NFT_REG_VERDICT
 	if verdict || anonymous(set) {
-		s.reading.lookup = append(s.reading.lookup, set)
+		s.reading.lookups = append(s.reading.lookups, nftLookup{len(s.content.rules), set})
 	}
 	return nil
 }
@@ -31,27 +31,35 @@ func anonymous(set string) bool { return strings.HasPrefix(set, "__") }
 // readLookups reads the sets that rules look something up in.
 func (s *nftScan) readLookups() error {
 	for _, c := range s.order {
-		if len(c.lookup) == 0 {
+		if len(c.lookups) == 0 {
 			continue
 		}
-		s.content.reset()
-		s.content.buf = binary.NativeEndian.AppendUint64(s.content.buf, c.Digest)
-		s.content.jumps = c.Jumps
-		for _, set := range c.lookup {
-			elements, jumps, err := s.elements(set)
+		jumps := content{jumps: c.Jumps}
+		for _, l := range c.lookups {
+			elements, to, err := s.elements(l.set)
 			if err != nil {
 				return err
 			}
-			s.content.jumps = append(s.content.jumps, jumps...)
-			if anonymous(set) {
-				for _, e := range elements {
-					s.content.text(e)
-				}
+			jumps.jumps = append(jumps.jumps, to...)
+			if anonymous(l.set) {
+				c.Digests[l.rule] = withElements(c.Digests[l.rule], elements)
 			}
 		}
-		c.Digest, c.Jumps = s.content.digest(), s.content.jumpsTo()
+		c.Digest, c.Jumps = digestOfRules(c.Digests), jumps.jumpsTo()
+		if !s.named {
+			c.Digests = nil
+		}
 	}
 	return nil
+}
+
+// withElements is the digest of a rule with the elements of a set of its own.
+func withElements(rule uint64, elements []string) uint64 {
+	all := content{buf: binary.NativeEndian.AppendUint64(nil, rule)}
+	for _, e := range elements {
+		all.text(e)
+	}
+	return digestOf(all.buf)
 }
 
 // elements returns the elements of a set in the form in which they are compared, sorted, and
@@ -85,7 +93,7 @@ func (s *nftScan) elements(set string) (elements, jumps []string, err error) {
 		for _, e := range elements {
 			all.text(e)
 		}
-		return all.digest(), err
+		return digestOf(all.buf), err
 	})
 	return elements, jumps, err
 }

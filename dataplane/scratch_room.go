@@ -64,6 +64,11 @@ func (k *Kernel) newRoom() (*room, error) {
 	if r := k.rooms.pop(); r != nil {
 		return r, nil
 	}
+	return k.freshRoom()
+}
+
+// freshRoom makes a room that nobody has used.
+func (k *Kernel) freshRoom() (*room, error) {
 	s, err := k.newScratch()
 	if err != nil {
 		return nil, err

@@ -150,8 +150,13 @@ func (p *openTool) hasEnded() bool {
 // fresh tells whether it can be given more input, and the program is still the one that was
 // started. Extensions are loaded when they are first named, and another release's do not fit.
 func (p *openTool) fresh() bool {
+	return !p.hasEnded() && p.lines < maxToolLines && !p.replaced()
+}
+
+// replaced tells whether the program is not the one any more that was started.
+func (p *openTool) replaced() bool {
 	now, err := os.Stat(p.path)
-	return !p.hasEnded() && p.lines < maxToolLines && (err != nil || p.file == nil || os.SameFile(now, p.file))
+	return err == nil && p.file != nil && !(os.SameFile(now, p.file) && now.ModTime().Equal(p.file.ModTime()))
 }
 
 // close ends the tool and waits for it.

@@ -21,9 +21,11 @@ const (
 	OpRestore Op = iota + 1
 	OpRead
 	OpCanon
+	OpScan
+	OpPulse
 )
 
-// String returns "restore", "read" or "canon".
+// String returns "restore", "read", "canon", "scan" or "pulse".
 func (o Op) String() string {
 	switch o {
 	case OpRestore:
@@ -32,6 +34,10 @@ func (o Op) String() string {
 		return "read"
 	case OpCanon:
 		return "canon"
+	case OpScan:
+		return "scan"
+	case OpPulse:
+		return "pulse"
 	}
 	return fmt.Sprintf("op(%d)", uint8(o))
 }
@@ -56,7 +62,8 @@ type Sim struct {
 	// Hook is called before each operation, without any lock held. An error that it returns
 	// is the operation's answer, and nothing is done. Set it before the first use.
 	Hook func(Call) error
-	// NoScratch makes Try return ErrNoScratch. Set it before the first use.
+	// NoScratch makes Try and Expect return ErrNoScratch, and CanEdit false. Set it before the
+	// first use.
 	NoScratch bool
 
 	backend Backend
@@ -99,29 +106,35 @@ func (s *Sim) Restore(ctx context.Context, id rules.TableID, input []byte) error
 }
 
 // Load applies restore input of one or several tables, past the Hook: what a stranger
-// does, or a seed. As with the tools, blocks before a refused one stay applied.
-func (s *Sim) Load(v rules.IPVersion, input []byte) error { return s.apply(v, input) }
+// does, or a seed. As with the tools, blocks before a refused one stay applied. To Pulse it is
+// a change by somebody else, even if it is refused.
+func (s *Sim) Load(v rules.IPVersion, input []byte) error {
+	run := simRun{sim: s, v: v, foreign: true}
+	return run.answer(input)
+}
 
 // ReplaceTable makes the table hold what saveText says, as a stranger's restore without
-// --noflush would.
+// --noflush would; to Pulse too.
 func (s *Sim) ReplaceTable(id rules.TableID, saveText string) error {
 	if err := id.Validate(); err != nil {
 		return &RestoreError{Class: Unavailable, Reason: err.Error(), Err: err}
 	}
 	fresh := newSimTable(s, id)
 	run := simRun{sim: s, v: id.IPVersion, only: fresh}
-	if te := run.run([]byte(saveText)); te != nil {
-		return Classify(te.exit, te.stderr, []byte(saveText))
+	if err := run.answer([]byte(saveText)); err != nil {
+		return err
 	}
 	t := s.table(id)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.adopt(fresh)
+	t.foreign++
 	s.gen.Add(1)
 	return nil
 }
 
-// Read returns the table as iptables-save would show it.
+// Read returns the table as iptables-save would show it, those of its chains in full that are
+// named, or all.
 func (s *Sim) Read(ctx context.Context, id rules.TableID, chains ...string) (rules.Snapshot, error) {
 	if err := s.before(ctx, Call{Op: OpRead, Table: id}); err != nil {
 		return rules.Snapshot{}, err
@@ -132,10 +145,7 @@ func (s *Sim) Read(ctx context.Context, id rules.TableID, chains ...string) (rul
 	t := s.table(id)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	snap := rules.Snapshot{Table: id, Chains: make(map[string]rules.SavedChain, len(t.chains))}
-	if s.backend == NFT {
-		snap.Generation = s.gen.Load()
-	}
+	snap := t.snapshot()
 	for name, c := range t.chains {
 		snap.Chains[name] = c.saved(len(chains) == 0 || slices.Contains(chains, name))
 	}
@@ -243,8 +253,5 @@ func (s *Sim) table(id rules.TableID) *simTable {
 
 func (s *Sim) apply(v rules.IPVersion, input []byte) error {
 	run := simRun{sim: s, v: v}
-	if te := run.run(input); te != nil {
-		return Classify(te.exit, te.stderr, input)
-	}
-	return nil
+	return run.answer(input)
 }

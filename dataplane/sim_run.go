@@ -12,9 +12,10 @@ import (
 // ends at the first error. Legacy executes each command as it is read; nft gathers them and
 // executes them at COMMIT, so its parse errors come before all others.
 type simRun struct {
-	sim  *Sim
-	v    rules.IPVersion
-	only *simTable // the one table that may be named, or nil: any of sim
+	sim     *Sim
+	v       rules.IPVersion
+	only    *simTable // the one table that may be named, or nil: any of sim
+	foreign bool      // it is somebody else's
 
 	t    *simTable // the open block's table, locked unless it is only
 	line int
@@ -25,6 +26,14 @@ type simRun struct {
 // maxLine is how many bytes of a line, with its end, the tools read at once; the rest
 // counts as the next line.
 const maxLine = 10239
+
+// answer runs the tool and says what it said.
+func (r *simRun) answer(input []byte) error {
+	if te := r.run(input); te != nil {
+		return Classify(te.exit, te.stderr, input)
+	}
+	return nil
+}
 
 func (r *simRun) run(input []byte) (te *toolError) {
 	defer func() {
@@ -105,6 +114,9 @@ func (r *simRun) open(text []byte) *toolError {
 		return r.parse(r.program() + ": line " + itoa(r.line) + " table name '" + name + "' invalid")
 	}
 	t.begin()
+	if r.foreign {
+		t.foreign++
+	}
 	r.t = t
 	return nil
 }

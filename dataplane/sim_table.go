@@ -19,15 +19,16 @@ import (
 //  3. ends of a chain is the number of its unconditional verdicts.
 //  4. Every chain of refs exists, and every name that a rule jumps to exists.
 type simTable struct {
-	mu     sync.Mutex // guards everything below, and the chains
-	sim    *Sim
-	id     rules.TableID
-	chains map[string]*simChain
-	refs   map[string]map[*simChain]int
-	hooked int
-	births int // chains that were ever made
-	known  vocabulary
-	cache  map[string]*simRule // by the rule's text as written
+	mu      sync.Mutex // guards everything below, and the chains
+	sim     *Sim
+	id      rules.TableID
+	chains  map[string]*simChain
+	refs    map[string]map[*simChain]int
+	hooked  int
+	births  int    // chains that were ever made
+	foreign uint64 // blocks of others
+	known   vocabulary
+	cache   map[string]*simRule // by the rule's text as written
 
 	// The block that is being applied.
 	seq     uint32 // its number; chains and rules carry the number of the block that touched them

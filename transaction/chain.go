@@ -22,10 +22,10 @@ const (
 	Ours                     // what its owner wrote
 )
 
+var contentWords = [...]string{"absent", "foreign", "earlier", "stub", "override", "condemned", "ours"}
+
 // String returns the word used in output.
-func (c Content) String() string {
-	return [...]string{"absent", "foreign", "earlier", "stub", "override", "condemned", "ours"}[c]
-}
+func (c Content) String() string { return contentWords[c] }
 
 // chain is all that is known of one chain: the wish and the belief. A chain in State is
 // never changed in place: a Txn changes a copy.
@@ -46,19 +46,21 @@ type chain struct {
 
 	// The belief.
 	content   Content
-	isRead    bool              // lines has the content; else written has it
+	isRead    bool              // lines has the content; else written has it, or saved
 	lines     []rules.SavedRule // as read; never sent when Err is set
 	written   []rules.Rule      // as sent
-	digest    uint64            // of the content, as a scan has it; 0: not known
-	blind     bool              // the content was only scanned: neither lines nor written has it
-	found     []uint64          // digests of the rules of a blind chain, and
-	want      []uint64          // those that the wish has, where they were found out
-	policy    string            // of a built-in chain
-	needs     []string          // jumps that keep a chain alive: of Ours and Override, and of listed rules; sorted
-	strange   []string          // jumps of Foreign and Earlier content; sorted
-	hidden    []string          // jumps of rules that were read and cannot be taken over as rules
-	candidate uint64            // number of the read that first showed it as an orphan; 0: none
-	pinned    bool              // an orphan that a stranger's rule reaches
+	isSaved   bool              // saved has the content, as an earlier run left it: not parsed
+	saved     []string
+	digest    uint64   // of the content, as a scan has it; 0: not known
+	blind     bool     // the content was only scanned: neither lines nor written has it
+	found     []uint64 // digests of the rules of a blind chain, and
+	want      []uint64 // those that the wish has, where they were found out
+	policy    string   // of a built-in chain
+	needs     []string // jumps that keep a chain alive: of Ours and Override, and of listed rules; sorted
+	strange   []string // jumps of Foreign and Earlier content; sorted
+	hidden    []string // jumps of rules that were read and cannot be taken over as rules
+	candidate uint64   // number of the read that first showed it as an orphan; 0: none
+	pinned    bool     // an orphan that a stranger's rule reaches
 
 	// Of kernel chains only.
 	lists        map[string]*ownerList
@@ -69,6 +71,8 @@ type chain struct {
 	rows         []row        // what the chain holds after the batch so far; nil: what was read
 	unhook       []string     // orphans whose jumps go
 	removed      []rules.Rule // withdrawn and not worked into rows yet; every copy goes, once
+	leftover     []ListedRule // listed by an earlier run, as long as grace and the next Cleanup have not come
+	left         uint64       // number of the read that first showed the chain with them
 }
 
 // exists tells whether the kernel has the chain.
@@ -78,16 +82,18 @@ func (c *chain) exists() bool { return c != nil && c.content != Absent }
 type ownerList struct {
 	priority          int
 	top, bottom, bans []rules.Rule
+	placed            []Edit // InsertNear, InsertBefore and InsertAfter, in order
 }
 
 func (l *ownerList) clone() *ownerList {
 	return &ownerList{
 		priority: l.priority, top: slices.Clone(l.top), bottom: slices.Clone(l.bottom), bans: slices.Clone(l.bans),
+		placed: slices.Clone(l.placed),
 	}
 }
 
 // empty tells whether the owner has nothing left in the chain.
-func (l *ownerList) empty() bool { return len(l.top)+len(l.bottom)+len(l.bans) == 0 }
+func (l *ownerList) empty() bool { return len(l.top)+len(l.bottom)+len(l.bans)+len(l.placed) == 0 }
 
 // jumpsOf returns the chains that rs jump to, sorted, each once.
 func (s *State) jumpsOf(rs []rules.Rule) []string {

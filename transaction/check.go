@@ -71,14 +71,14 @@ func (s *State) checkLists(c *chain) error {
 	listed, banned := map[string]string{}, map[string]string{}
 	for owner, l := range c.lists {
 		seen := map[string]bool{}
-		for _, r := range slices.Concat(l.top, l.bottom, l.bans) {
+		for _, r := range slices.Concat(l.rules(), l.bans) {
 			k := t.unitKey(r)
 			if seen[k] {
 				return fmt.Errorf("invariant 5: owner %q has %q twice", owner, k)
 			}
 			seen[k] = true
 		}
-		for _, r := range slices.Concat(l.top, l.bottom) {
+		for _, r := range l.rules() {
 			listed[t.unitKey(r)] = owner
 		}
 		for _, r := range l.bans {

@@ -62,8 +62,10 @@ func (t *Txn) hookOnly(source, name string) bool {
 	return c.builtin && !slices.Contains(c.hidden, name)
 }
 
-// unhook takes the rules of built-in chains out that lead to orphans which can go then.
+// unhook takes the rules of built-in chains out that lead to orphans which can go then, and
+// those of kernel chains that an earlier run left.
 func (t *Txn) unhook() {
+	t.sweepLeftovers()
 	for _, name := range t.orphansToDelete(true) {
 		for source := range t.strangers.sources(name) {
 			if c := t.get(source); c.builtin {

@@ -32,6 +32,7 @@
 // which Cleanup deletes.
 //
 // Each chain has an owner, that of its first rewrite, until that owner deletes it. Kernel
-// chains, those that are not ours, have lists of rules instead: each owner's on top and at
-// the bottom, ordered by priority and owner, never by arrival.
+// chains, those that are not ours, have lists of rules instead: each owner's on top, near the
+// top, at the bottom, and beside an [Anchor], a rule that is perhaps a stranger's; ordered by
+// priority and owner, never by arrival.
 package transaction

@@ -75,10 +75,8 @@ func (s *State) teach(text, line string) {
 func (s *State) listedTexts(c *chain) map[string]bool {
 	texts := map[string]bool{}
 	for _, l := range c.lists {
-		for _, list := range [][]rules.Rule{l.top, l.bottom} {
-			for _, r := range list {
-				texts[r.String()] = true
-			}
+		for _, r := range l.rules() {
+			texts[r.String()] = true
 		}
 	}
 	return texts

@@ -3,7 +3,6 @@
 package transaction
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -59,11 +58,13 @@ func (t *Txn) editRules(m Message, b EditRules) {
 	}
 	for _, e := range b.Edits {
 		delete(c.brokenRules, e.Rule.String())
-		before := t.placeOf(c, e.Rule)
+		before := t.spotOf(c, e.Rule)
 		t.editOne(l, e)
-		// A rule that nobody lists any more, or that moves down, counts as gone in between,
-		// so that it ends up where it would had each edit been a batch of its own.
-		if after := t.placeOf(c, e.Rule); after == nowhere && e.Op >= Remove || before == atTop && after == atBottom {
+		// A rule that nobody lists any more, or that is listed in another way, counts as gone in
+		// between, so that it ends up where it would had each edit been a batch of its own. At the
+		// top that makes no difference.
+		after := t.spotOf(c, e.Rule)
+		if after.place == nowhere && e.Op >= Remove || before != after && before.place != nowhere && after.place != atTop {
 			c.removed = append(slices.Clip(c.removed), e.Rule)
 		}
 	}
@@ -80,16 +81,17 @@ func (t *Txn) editRules(m Message, b EditRules) {
 }
 
 // orderMatters tells whether a message's edits have to be worked in before the next message:
-// where bottom lists play, a rule's place goes by what was there when it was listed. Top
-// lists alone decide every place by themselves, however late they are looked at.
+// where rules are listed that may stay where they are, a rule's place goes by what was there
+// when it was listed. Top lists alone decide every place by themselves, however late they are
+// looked at.
 func (t *Txn) orderMatters(c *chain, b EditRules) bool {
 	for _, e := range b.Edits {
-		if e.Op == InsertBottom {
+		if e.Op >= InsertBottom && e.Op < Remove {
 			return true
 		}
 	}
 	for _, l := range c.lists {
-		if len(l.bottom) > 0 {
+		if len(l.bottom)+len(l.placed) > 0 {
 			return true
 		}
 	}
@@ -106,7 +108,7 @@ func (t *Txn) noteNeeds(c *chain, b EditRules) {
 		}
 		needed := false
 		for _, l := range c.lists {
-			needed = needed || t.jumps(l.top, target) || t.jumps(l.bottom, target)
+			needed = needed || t.jumps(l.rules(), target)
 		}
 		t.setNeed(c, target, needed)
 	}
@@ -116,35 +118,76 @@ func (t *Txn) jumps(list []rules.Rule, target string) bool {
 	return slices.ContainsFunc(list, func(r rules.Rule) bool { return t.s.jump(r) == target })
 }
 
-// place is where a rule belongs, by the lists of all owners.
+// place is where a rule belongs. Where several owners list a rule, the most demanding counts.
 type place uint8
 
 const (
 	nowhere place = iota
 	atBottom
+	nearTop
+	atAnchor
 	atTop
 )
 
-func (t *Txn) placeOf(c *chain, r rules.Rule) place {
-	at := nowhere
-	for _, l := range c.lists {
-		if t.find(l.top, r) >= 0 {
-			return atTop
-		}
-		if t.find(l.bottom, r) >= 0 {
-			at = atBottom
+// spot is a place, and of a rule at an anchor which one.
+type spot struct {
+	place
+	side   Op
+	anchor Anchor
+}
+
+// placeOf is where a rule belongs, by the lists of all owners.
+func (t *Txn) placeOf(c *chain, r rules.Rule) place { return t.spotOf(c, r).place }
+
+func (t *Txn) spotOf(c *chain, r rules.Rule) spot {
+	var best spot
+	for _, owner := range c.byOrder() {
+		if s := t.spotIn(c.lists[owner], r); s.place > best.place {
+			best = s
 		}
 	}
-	return at
+	return best
+}
+
+// spotIn is where one owner lists a rule.
+func (t *Txn) spotIn(l *ownerList, r rules.Rule) spot {
+	if t.find(l.top, r) >= 0 {
+		return spot{place: atTop}
+	}
+	if t.find(l.bottom, r) >= 0 {
+		return spot{place: atBottom}
+	}
+	i := t.findPlaced(l, r)
+	switch {
+	case i < 0:
+		return spot{}
+	case l.placed[i].Op == InsertNear:
+		return spot{place: nearTop}
+	}
+	return spot{atAnchor, l.placed[i].Op, l.placed[i].Anchor}
+}
+
+func (t *Txn) findPlaced(l *ownerList, r rules.Rule) int {
+	return slices.IndexFunc(l.placed, func(e Edit) bool { return t.same(e.Rule, r) })
 }
 
 func (t *Txn) editOne(l *ownerList, e Edit) {
 	l.bans = t.drop(l.bans, e.Rule)
+	if e.Op != InsertTop && e.Op != InsertFirst {
+		l.top = t.drop(l.top, e.Rule)
+	}
+	if e.Op != InsertBottom {
+		l.bottom = t.drop(l.bottom, e.Rule)
+	}
+	// A rule given again keeps its place.
+	i := t.findPlaced(l, e.Rule)
+	if i >= 0 && (l.placed[i].Op != e.Op || l.placed[i].Anchor != e.Anchor) {
+		l.placed, i = slices.Delete(l.placed, i, i+1), -1
+	}
 	switch e.Op {
 	case InsertTop, InsertFirst:
-		l.bottom = t.drop(l.bottom, e.Rule)
 		if t.find(l.top, e.Rule) >= 0 {
-			return // a rule given again keeps its place
+			return
 		}
 		at := len(l.top)
 		if e.Op == InsertFirst {
@@ -152,44 +195,82 @@ func (t *Txn) editOne(l *ownerList, e Edit) {
 		}
 		l.top = slices.Insert(l.top, at, e.Rule)
 	case InsertBottom:
-		l.top = t.drop(l.top, e.Rule)
 		if t.find(l.bottom, e.Rule) < 0 {
 			l.bottom = append(l.bottom, e.Rule)
 		}
-	case Remove, Ban:
-		l.top, l.bottom = t.drop(l.top, e.Rule), t.drop(l.bottom, e.Rule)
-		if e.Op == Ban {
-			l.bans = append(l.bans, e.Rule)
+	case InsertNear, InsertBefore, InsertAfter:
+		if i < 0 {
+			l.placed = append(l.placed, e)
 		}
+	case Ban:
+		l.bans = append(l.bans, e.Rule)
 	}
 }
 
-// listed returns what a kernel chain should have on top and at the bottom, by (priority,
-// owner), each rule once. Bans are all that is kept out.
-func (t *Txn) listed(c *chain) (top, bottom, bans []rules.Rule) {
-	owners := slices.SortedFunc(maps.Keys(c.lists), func(a, b string) int {
-		return cmp.Or(cmp.Compare(c.lists[a].priority, c.lists[b].priority), cmp.Compare(a, b))
-	})
+// listed is what a kernel chain should have by the lists of all owners, by (priority, owner),
+// each rule once, where the most demanding list has it. Bans are all that is kept out.
+type listed struct {
+	top, near, bottom, bans []rules.Rule
+	anchored                []anchored
+}
+
+// anchored is a rule that is placed by an anchor.
+type anchored struct {
+	Edit
+	owner string
+}
+
+// all returns the rules that should be in the chain.
+func (w listed) all() []rules.Rule {
+	out := slices.Concat(w.top, w.near, w.bottom)
+	for _, a := range w.anchored {
+		out = append(out, a.Rule)
+	}
+	return out
+}
+
+func (t *Txn) listed(c *chain) listed {
+	var w listed
+	owners := c.byOrder()
 	seen := map[string]bool{}
+	first := func(r rules.Rule) bool {
+		k := t.unitKey(r)
+		if seen[k] || c.brokenRules[r.String()] {
+			return false
+		}
+		seen[k] = true
+		return true
+	}
 	add := func(list, more []rules.Rule) []rules.Rule {
 		for _, r := range more {
-			if k := t.unitKey(r); !seen[k] && !c.brokenRules[r.String()] {
-				seen[k] = true
+			if first(r) {
 				list = append(list, r)
 			}
 		}
 		return list
 	}
 	for _, o := range owners {
-		top = add(top, c.lists[o].top)
+		w.top = add(w.top, c.lists[o].top)
+		w.bans = append(w.bans, c.lists[o].bans...)
 	}
 	for _, o := range owners {
-		bottom = add(bottom, c.lists[o].bottom)
+		for _, e := range c.lists[o].placed {
+			if e.Op != InsertNear && first(e.Rule) {
+				w.anchored = append(w.anchored, anchored{e, o})
+			}
+		}
 	}
 	for _, o := range owners {
-		bans = append(bans, c.lists[o].bans...)
+		for _, e := range c.lists[o].placed {
+			if e.Op == InsertNear {
+				w.near = add(w.near, []rules.Rule{e.Rule})
+			}
+		}
 	}
-	return top, bottom, bans
+	for _, o := range owners {
+		w.bottom = add(w.bottom, c.lists[o].bottom)
+	}
+	return w
 }
 
 // unitKey is equal for rules that are the same.
@@ -208,12 +289,10 @@ func (t *Txn) unitKey(r rules.Rule) string {
 // setListJumps derives the jumps of a kernel chain: those of listed rules need their
 // chains, those of all other rules are a stranger's.
 func (t *Txn) setListJumps(c *chain) {
-	top, bottom, _ := t.listed(c)
+	all := t.listed(c).all()
 	ours := map[string]bool{}
-	for _, r := range slices.Concat(top, bottom) {
-		for _, line := range t.s.canonOf(r) {
-			ours[line] = true
-		}
+	for _, r := range all {
+		t.mark(ours, r)
 	}
 	strange := slices.Clone(c.hidden)
 	for _, l := range c.rowsOf() {
@@ -225,7 +304,7 @@ func (t *Txn) setListJumps(c *chain) {
 		}
 	}
 	slices.Sort(strange)
-	t.setJumps(c, t.s.jumpsOf(slices.Concat(top, bottom)), slices.Compact(strange))
+	t.setJumps(c, t.s.jumpsOf(all), slices.Compact(strange))
 }
 
 // lineKey is the text by which a rule that was read is compared: its canonical words, so

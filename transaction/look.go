@@ -41,11 +41,15 @@ func (s *State) Doubts(scan rules.Snapshot) Doubts {
 	t := s.Begin()
 	for _, name := range slices.Sorted(maps.Keys(scan.Chains)) {
 		c := s.chains[name]
-		if c == nil || c.digest != 0 && c.digest == scan.Chains[name].Digest {
+		k, recalled := s.recalls(name, scan.Chains[name])
+		if recalled || c == nil && k == nil || c != nil && c.digest != 0 && c.digest == scan.Chains[name].Digest {
 			continue
 		}
-		if len(c.lists) > 0 || c.content == Foreign && s.leadsToOurs(scan.Chains[name]) {
+		if k.hasListed() || c.hasListed() || c != nil && c.content == Foreign && s.leadsToOurs(scan.Chains[name]) {
 			d.Text = append(d.Text, name)
+			continue
+		}
+		if c == nil {
 			continue
 		}
 		if rs, ok := t.presumed(c); ok {
@@ -85,6 +89,9 @@ func (c *chain) known() ([]rules.Rule, bool) {
 	if c.blind {
 		return nil, false
 	}
+	if c.isSaved {
+		return parseAll(c.saved)
+	}
 	if !c.isRead {
 		return c.written, true
 	}
@@ -109,6 +116,7 @@ func (s *State) Look(l Look) []Drift {
 	seen := slices.Sorted(maps.Keys(l.Scan.Chains))
 	for _, name := range seen {
 		t.see(name, l)
+		t.remember(name)
 	}
 	for name, c := range s.chains {
 		_, there := l.Scan.Chains[name]
@@ -120,6 +128,7 @@ func (s *State) Look(l Look) []Drift {
 		for _, name := range seen {
 			t.noteOrphan(name)
 		}
+		s.loaded = nil
 	}
 	return s.believe(t)
 }
@@ -151,7 +160,11 @@ func (s *State) Digests(scan rules.Snapshot) {
 // see takes over what a scan shows of one chain.
 func (t *Txn) see(name string, l Look) {
 	seen, base := l.Scan.Chains[name], t.get(name)
-	if base.exists() && base.digest != 0 && base.digest == seen.Digest {
+	if k, ok := t.s.recalls(name, seen); ok {
+		t.recall(t.edit(name), k, seen)
+		return
+	}
+	if base.exists() && base.digest != 0 && base.digest == seen.Digest && !(base.blind && l.Text[name].Full) {
 		if base.policy != seen.Policy {
 			t.edit(name).policy = seen.Policy
 		}
@@ -166,6 +179,7 @@ func (t *Txn) see(name string, l Look) {
 	case known && expected.Digest == seen.Digest:
 		rs, _ := t.presumed(c)
 		c.isRead, c.lines, c.written, c.blind = false, nil, rs, false
+		c.isSaved, c.saved = false, nil
 		if c.wanted {
 			c.content = Ours
 		}
@@ -177,14 +191,22 @@ func (t *Txn) see(name string, l Look) {
 	c.digest = seen.Digest
 }
 
-// Unseen returns the kernel chains that messages put rules into or take rules from and whose
-// rules have never been read, or have changed since, sorted.
+// Unseen returns the kernel chains that messages put rules into or take rules from, and the
+// chains of an earlier run that messages write, whose rules have never been read, or have
+// changed since, sorted.
 func (s *State) Unseen(msgs []Message) []string {
 	var names []string
 	for _, m := range msgs {
-		if b, ok := m.Body.(EditRules); ok {
+		switch b := m.Body.(type) {
+		case EditRules:
 			if c := s.chains[b.Chain]; c.exists() && c.blind && c.content == Foreign {
 				names = append(names, b.Chain)
+			}
+		case RewriteChains:
+			for _, want := range b.Chains {
+				if c := s.chains[want.Name]; c.exists() && c.blind && c.content == Earlier && !c.spoken {
+					names = append(names, want.Name)
+				}
 			}
 		}
 	}

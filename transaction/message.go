@@ -75,19 +75,31 @@ type HandOver struct {
 // Op is what one Edit does with its rule.
 type Op uint8
 
-// The edits of kernel chains.
+// The edits of kernel chains. A rule that is listed again in the same way keeps its place
+// among the owner's rules; listed in another way it moves.
 const (
 	InsertTop    Op = iota + 1 // at the end of the owner's top list
 	InsertFirst                // at the head of the owner's top list
 	InsertBottom               // at the end of the owner's bottom list
-	Remove                     // the owner lists the rule no more; without a lister every copy goes, once
-	Ban                        // as Remove, and the rule is kept out from now on
+	// InsertNear puts the rule below all top lists. It is no drift when somebody puts other
+	// rules above it: of two programs that want to be first the one that says this gives way.
+	InsertNear
+	// InsertBefore keeps the rule right above its Anchor, and InsertAfter right below. While
+	// there is no anchor the rule stays where it is, or, where it is not in the chain yet, comes
+	// to the top as by InsertNear, or to the bottom as by InsertBottom: then the order is the one
+	// wished wherever the anchor appears between. The refresh that sees the anchor moves the
+	// rule, in one block.
+	InsertBefore
+	InsertAfter
+	Remove // the owner lists the rule no more; without a lister every copy goes, once
+	Ban    // as Remove, and the rule is kept out from now on
 )
 
 // Edit is one change of an owner's lists.
 type Edit struct {
-	Op   Op
-	Rule rules.Rule
+	Op     Op
+	Rule   rules.Rule
+	Anchor Anchor // of InsertBefore and InsertAfter only
 }
 
 // EditRules changes the owner's lists of one kernel chain, a chain that is not ours.
@@ -99,10 +111,22 @@ type EditRules struct {
 	NoStub bool
 }
 
-// InsertRule returns the body that lists rule at the top (InsertTop, InsertFirst) or at the
-// bottom (InsertBottom) of a kernel chain.
+// InsertRule returns the body that lists rule at the top (InsertTop, InsertFirst), near it
+// (InsertNear) or at the bottom (InsertBottom) of a kernel chain.
 func InsertRule(chain string, rule rules.Rule, at Op) EditRules {
 	return EditRules{Chain: chain, Edits: []Edit{{Op: at, Rule: rule}}}
+}
+
+// InsertRuleBefore returns the body that keeps rule right above an anchor of a kernel chain.
+// Rules of several owners at one anchor stand by priority and owner, those of one owner in the
+// order in which they were listed.
+func InsertRuleBefore(chain string, rule rules.Rule, anchor Anchor) EditRules {
+	return EditRules{Chain: chain, Edits: []Edit{{Op: InsertBefore, Rule: rule, Anchor: anchor}}}
+}
+
+// InsertRuleAfter is InsertRuleBefore for the place right below the anchor.
+func InsertRuleAfter(chain string, rule rules.Rule, anchor Anchor) EditRules {
+	return EditRules{Chain: chain, Edits: []Edit{{Op: InsertAfter, Rule: rule, Anchor: anchor}}}
 }
 
 // RemoveRule returns the body that withdraws rule; with keepOut it is banned as well.

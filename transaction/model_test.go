@@ -4,6 +4,7 @@ package transaction_test
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ type model struct {
 	spoken    map[string]bool // written or deleted in this run
 	overrides map[string][]string
 	stubbed   map[string]bool     // earlier chains that became stubs: their content is lost for good
-	foreign   map[string][]string // what strangers have in kernel chains
+	rows      map[string][]string // what kernel chains hold, rules of strangers and ours
 	lists     map[string]map[string]*modelList
 	policies  map[string]string
 }
@@ -27,14 +28,22 @@ type model struct {
 type modelList struct {
 	prio        int
 	top, bottom []string
+	placed      []modelPlaced
+	bans        []string
+}
+
+type modelPlaced struct {
+	op     transaction.Op
+	text   string
+	anchor transaction.Anchor
 }
 
 func newModel(grace bool) *model {
 	return &model{
 		grace:  grace,
 		wanted: map[string][]string{}, spoken: map[string]bool{}, overrides: map[string][]string{}, stubbed: map[string]bool{},
-		foreign: map[string][]string{
-			"INPUT":       {"-s 192.0.2.1/32 -j ACCEPT", "-i eth9 -j DOCKER-USER", "-s 192.0.2.2/32 -j ACCEPT"},
+		rows: map[string][]string{
+			"INPUT":       {"-s 192.0.2.1/32 -j ACCEPT", "-i eth9 -j DOCKER-USER", `-s 192.0.2.2/32 -m comment --comment "the gate" -j ACCEPT`},
 			"FORWARD":     {"-j tw-old"},
 			"DOCKER-USER": {"-j RETURN"},
 		},
@@ -73,9 +82,16 @@ func (m *model) apply(msg transaction.Message) {
 			m.policies[b.Chain] = b.Policy
 		}
 	case transaction.EditRules:
+		gone := map[string]bool{}
 		for _, e := range b.Edits {
+			was := m.placeOf(b.Chain, e.Rule.String())
 			m.edit(msg, b.Chain, e)
+			// What is withdrawn, or has another place now, is as if it had not been there.
+			if is := m.placeOf(b.Chain, e.Rule.String()); is == "" && e.Op >= transaction.Remove || was != "" && is != was {
+				gone[e.Rule.String()] = true
+			}
 		}
+		m.settle(b.Chain, gone)
 	}
 }
 
@@ -87,49 +103,207 @@ func (m *model) edit(msg transaction.Message, kernel string, e transaction.Edit)
 		m.lists[kernel][msg.Owner] = l
 	}
 	l.prio = msg.Priority
-	without := func(list []string) []string {
-		return slices.DeleteFunc(list, func(s string) bool { return s == text })
+	l.bans = without(l.bans, text)
+	if e.Op == transaction.Ban {
+		l.bans = append(l.bans, text)
 	}
-	switch e.Op {
-	case transaction.InsertTop, transaction.InsertFirst:
-		l.bottom = without(l.bottom)
-		if slices.Contains(l.top, text) {
-			break
-		}
-		if e.Op == transaction.InsertFirst {
-			l.top = slices.Insert(l.top, 0, text)
-		} else {
+	if was := m.placeIn(l, text); was != modelPlace(e) || was == "" {
+		l.top, l.bottom = without(l.top, text), without(l.bottom, text)
+		l.placed = slices.DeleteFunc(l.placed, func(p modelPlaced) bool { return p.text == text })
+		switch e.Op {
+		case transaction.InsertTop:
 			l.top = append(l.top, text)
-		}
-	case transaction.InsertBottom:
-		l.top = without(l.top)
-		if !slices.Contains(l.bottom, text) {
+		case transaction.InsertFirst:
+			l.top = slices.Insert(l.top, 0, text)
+		case transaction.InsertBottom:
 			l.bottom = append(l.bottom, text)
+		case transaction.InsertNear, transaction.InsertBefore, transaction.InsertAfter:
+			l.placed = append(l.placed, modelPlaced{e.Op, text, e.Anchor})
 		}
-	default:
-		l.top, l.bottom = without(l.top), without(l.bottom)
 	}
-	// What somebody lists, or has removed while nobody does, is a stranger's no more.
-	m.foreign[kernel] = without(m.foreign[kernel])
 }
 
-// kernelChain is a kernel chain's whole content.
-func (m *model) kernelChain(kernel string) []string {
+// owners returns the lists of a kernel chain by (priority, owner).
+func (m *model) owners(kernel string) []*modelList {
 	owners := slices.SortedFunc(maps.Keys(m.lists[kernel]), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.lists[kernel][a].prio, m.lists[kernel][b].prio), cmp.Compare(a, b))
 	})
-	var top, bottom []string
+	var out []*modelList
 	for _, o := range owners {
-		top = append(top, m.lists[kernel][o].top...)
+		out = append(out, m.lists[kernel][o])
 	}
-	for _, o := range owners {
-		for _, r := range m.lists[kernel][o].bottom {
-			if !slices.Contains(top, r) {
+	return out
+}
+
+// modelPlace says in a word where an edit wants a rule; "" nowhere.
+func modelPlace(e transaction.Edit) string {
+	switch e.Op {
+	case transaction.InsertTop, transaction.InsertFirst:
+		return "4"
+	case transaction.InsertBefore, transaction.InsertAfter:
+		return fmt.Sprint("3 ", e.Op, " ", e.Anchor)
+	case transaction.InsertNear:
+		return "2"
+	case transaction.InsertBottom:
+		return "1"
+	}
+	return ""
+}
+
+func (m *model) placeIn(l *modelList, text string) string {
+	switch {
+	case slices.Contains(l.top, text):
+		return "4"
+	case slices.Contains(l.bottom, text):
+		return "1"
+	}
+	for _, p := range l.placed {
+		if p.text == text {
+			return modelPlace(transaction.Edit{Op: p.op, Anchor: p.anchor})
+		}
+	}
+	return ""
+}
+
+func (m *model) placeOf(kernel, text string) string {
+	best := ""
+	for _, l := range m.owners(kernel) {
+		if p := m.placeIn(l, text); p != "" && (best == "" || p[0] > best[0]) {
+			best = p
+		}
+	}
+	return best
+}
+
+// settle puts a kernel chain in order, from what it holds and the lists.
+func (m *model) settle(kernel string, gone map[string]bool) {
+	rows := slices.DeleteFunc(slices.Clone(m.rows[kernel]), func(r string) bool { return gone[r] })
+	var top, near, bottom []string
+	var at []modelPlaced
+	for _, l := range m.owners(kernel) {
+		top = append(top, l.top...)
+		rows = slices.DeleteFunc(rows, func(r string) bool { return slices.Contains(l.bans, r) })
+	}
+	for _, l := range m.owners(kernel) {
+		for _, p := range l.placed {
+			place := modelPlace(transaction.Edit{Op: p.op, Anchor: p.anchor})
+			switch {
+			case m.placeOf(kernel, p.text) != place:
+			case p.op == transaction.InsertNear:
+				near = append(near, p.text)
+			case !slices.ContainsFunc(at, func(o modelPlaced) bool { return o.text == p.text }):
+				at = append(at, p)
+			}
+		}
+		for _, r := range l.bottom {
+			if m.placeOf(kernel, r) == "1" {
 				bottom = append(bottom, r)
 			}
 		}
 	}
-	return slices.Concat(unique(top), m.foreign[kernel], unique(bottom))
+	lost := map[string]bool{}
+	for {
+		out, adrift := modelArrange(rows, unique(top), unique(near), unique(bottom), at, lost)
+		if len(adrift) == 0 {
+			m.rows[kernel] = out
+			return
+		}
+		for _, text := range adrift {
+			lost[text] = true
+		}
+	}
+}
+
+// modelArrange builds a kernel chain anew: all that is not where it may stay is taken out and
+// put in again.
+func modelArrange(rows, top, near, bottom []string, at []modelPlaced, lost map[string]bool) (out, adrift []string) {
+	var pending []modelPlaced
+	var inner []string
+	for _, p := range at {
+		switch {
+		case !lost[p.text]:
+			pending = append(pending, p)
+			rows = without(rows, p.text)
+		case p.op == transaction.InsertBefore:
+			near = append(near, p.text)
+		default:
+			inner = append(inner, p.text)
+		}
+	}
+	bottom = append(inner, bottom...)
+	for _, r := range top {
+		rows = without(rows, r)
+	}
+	// A list may stay where it is when what is there is in order and once each, and at the bottom
+	// is the list's beginning.
+	has := func(list []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(r string) bool { return !slices.Contains(rows, r) })
+	}
+	inOrder := func(list []string) bool {
+		return slices.Equal(list, slices.DeleteFunc(slices.Clone(rows), func(r string) bool { return !slices.Contains(list, r) }))
+	}
+	if !inOrder(has(near)) {
+		rows = slices.DeleteFunc(slices.Clone(rows), func(r string) bool { return slices.Contains(near, r) })
+	}
+	behind := -1
+	for _, r := range near {
+		if i := slices.Index(rows, r); i >= 0 {
+			behind = i
+		} else {
+			behind++
+			rows = slices.Insert(slices.Clone(rows), behind, r)
+		}
+	}
+	there := has(bottom)
+	if !inOrder(there) || !slices.Equal(there, bottom[:len(there)]) {
+		rows, there = slices.DeleteFunc(slices.Clone(rows), func(r string) bool { return slices.Contains(bottom, r) }), nil
+	}
+	out = slices.Concat(top, rows, bottom[len(there):])
+	for len(pending) > 0 {
+		var rest []modelPlaced
+		befores, afters := map[int][]string{}, map[int][]string{}
+		for _, p := range pending {
+			i := slices.IndexFunc(out, func(r string) bool { return modelMatch(r, p.anchor) })
+			switch {
+			case i < 0:
+				rest = append(rest, p)
+			case p.op == transaction.InsertBefore:
+				befores[i] = append(befores[i], p.text)
+			default:
+				afters[i] = append(afters[i], p.text)
+			}
+		}
+		if len(rest) == len(pending) {
+			for _, p := range rest {
+				if !slices.ContainsFunc(rest, func(o modelPlaced) bool { return o != p && modelMatch(o.text, p.anchor) }) {
+					adrift = append(adrift, p.text)
+				}
+			}
+			if len(adrift) == 0 { // they go in circles
+				for _, p := range rest {
+					adrift = append(adrift, p.text)
+				}
+			}
+			return nil, adrift
+		}
+		var next []string
+		for i, r := range out {
+			next = slices.Concat(next, befores[i], []string{r}, afters[i])
+		}
+		out, pending = next, rest
+	}
+	return out, nil
+}
+
+func modelMatch(r string, a transaction.Anchor) bool {
+	if a.Kind == transaction.AnchorJump {
+		return strings.HasSuffix(r, "-j "+a.Name)
+	}
+	return strings.Contains(r, "--comment "+a.Name+" ") || strings.Contains(r, `--comment "`+a.Name+`" `)
+}
+
+func without(list []string, text string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == text })
 }
 
 func unique(list []string) []string {
@@ -147,7 +321,7 @@ func (m *model) chains() map[string][]string {
 	earlier := map[string][]string{"tw-old": {"-j tw-e"}, "tw-e": {"-s 192.0.2.3/32 -j DROP"}}
 	all := map[string][]string{}
 	for kernel := range m.lists {
-		all[kernel] = m.kernelChain(kernel)
+		all[kernel] = m.rows[kernel]
 	}
 	maps.Copy(all, m.wanted)
 	// Ours needs what it jumps to; a stub's override may need more.
@@ -195,7 +369,7 @@ func (m *model) ours(chain, r string, earlier map[string][]string) bool {
 		return true
 	}
 	for _, l := range lists {
-		if slices.Contains(l.top, r) || slices.Contains(l.bottom, r) {
+		if m.placeIn(l, r) != "" {
 			return true
 		}
 	}

@@ -18,6 +18,7 @@ func (s *State) Observe(snap rules.Snapshot) []Drift {
 	t := s.Begin()
 	t.plan = &Plan{} // nothing is planned: only the belief changes
 	t.observe(snap)
+	s.loaded = nil
 	return s.believe(t)
 }
 
@@ -62,6 +63,7 @@ func (t *Txn) observe(snap rules.Snapshot) {
 	t.reads++
 	for _, name := range slices.Sorted(maps.Keys(snap.Chains)) {
 		t.observeChain(t.edit(name), snap.Chains[name])
+		t.remember(name)
 	}
 	for name, c := range t.s.chains {
 		if _, ok := snap.Chains[name]; !ok && c.exists() && !c.builtin {
@@ -76,8 +78,9 @@ func (t *Txn) observe(snap rules.Snapshot) {
 func (t *Txn) observeChain(c *chain, read rules.SavedChain) {
 	// What reads back as it was written stays known as it was written: then what the tool makes
 	// of a later wish need not be asked.
-	if c.isRead || !c.wanted || !t.readBack(c.written, read.Rules) {
+	if c.isRead || c.isSaved || !c.wanted || !t.readBack(c.written, read.Rules) {
 		c.isRead, c.lines, c.written = true, read.Rules, nil
+		c.isSaved, c.saved = false, nil
 	}
 	c.rows, c.policy = nil, read.Policy
 	c.digest, c.blind, c.found, c.want = 0, false, nil, nil
@@ -119,6 +122,7 @@ func hiddenJumps(s *State, read rules.SavedChain) []string {
 // vanished: somebody took the chain away.
 func (t *Txn) vanished(c *chain) {
 	c.isRead, c.lines, c.rows, c.written = true, nil, nil, nil
+	c.isSaved, c.saved, c.leftover = false, nil, nil
 	c.digest, c.blind, c.found, c.want = 0, false, nil, nil
 	c.content = Absent
 	switch {
@@ -190,6 +194,9 @@ func (t *Txn) differs(c *chain) bool {
 func (t *Txn) holds(c *chain, rs []rules.Rule) bool {
 	if c.content == Absent || c.blind {
 		return false
+	}
+	if c.isSaved {
+		return slices.EqualFunc(c.saved, rs, func(text string, r rules.Rule) bool { return text == r.String() })
 	}
 	if !c.isRead {
 		return slices.EqualFunc(c.written, rs, func(a, b rules.Rule) bool { return a.String() == b.String() })

@@ -209,11 +209,15 @@ func (t *Txn) put(c *chain, content Content, rs []rules.Rule, s section, writes 
 	existed := c.exists()
 	if same {
 		c.content = content
+		if c.isSaved {
+			c.isSaved, c.saved, c.written = false, nil, rs
+		}
 		return writes
 	}
 	out, in, edited := t.editsTo(c, rs)
 	c.content = content
 	c.isRead, c.lines, c.written = false, nil, rs
+	c.isSaved, c.saved = false, nil
 	c.digest, c.blind, c.found, c.want = 0, false, nil, nil
 	if content == Ours || content == Override {
 		c.put = rs

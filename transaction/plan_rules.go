@@ -4,7 +4,6 @@ package transaction
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/tableward/tableward/rules"
 )
@@ -42,13 +41,15 @@ func (t *Txn) resolveRules(c *chain, writes []write) []write {
 	for _, r := range e.deletes {
 		writes = append(writes, t.ruleWrite(ruleDeletes, rules.Delete, c.name, r, authors))
 	}
-	for _, r := range slices.Backward(e.inserts) {
-		writes = append(writes, t.ruleWrite(ruleInserts, rules.Insert, c.name, r, authors))
+	for _, i := range e.inserts {
+		w := t.ruleWrite(ruleInserts, rules.Insert, c.name, i.rule, authors)
+		w.lines[0].Index = i.index
+		writes = append(writes, w)
 	}
 	for _, r := range e.appends {
 		writes = append(writes, t.ruleWrite(ruleAppends, rules.Append, c.name, r, authors))
 	}
-	c.put = slices.Concat(e.inserts, e.appends)
+	c.put = e.puts()
 	t.setListJumps(c)
 	lines := make([]rules.SavedRule, len(c.rows))
 	for i, r := range c.rows {

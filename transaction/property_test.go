@@ -22,7 +22,7 @@ const seed = `*filter
 :tw-e - [0:0]
 -A INPUT -s 192.0.2.1/32 -j ACCEPT
 -A INPUT -i eth9 -j DOCKER-USER
--A INPUT -s 192.0.2.2/32 -j ACCEPT
+-A INPUT -s 192.0.2.2/32 -m comment --comment "the gate" -j ACCEPT
 -A FORWARD -j tw-old
 -A DOCKER-USER -j RETURN
 -A tw-old -j tw-e
@@ -44,7 +44,14 @@ var (
 		case 4:
 			return rule("-j " + rapid.SampledFrom([]string{"DOCKER-USER", "NOPE"}).Draw(t, "foreign"))
 		}
+		if rapid.IntRange(0, 5).Draw(t, "comment") == 0 {
+			return rule("-m comment --comment ours -j RETURN")
+		}
 		return rule(fmt.Sprintf("-s 10.0.0.%d/32 -j ACCEPT", rapid.IntRange(1, 5).Draw(t, "n")))
+	})
+	genAnchor = rapid.SampledFrom([]transaction.Anchor{
+		transaction.JumpTo("DOCKER-USER"), transaction.JumpTo("tw-a"), transaction.JumpTo("tw-b"), transaction.JumpTo("tw-old"),
+		transaction.Commented("the gate"), transaction.Commented("ours"), transaction.Commented("nobody's"),
 	})
 	genRules = rapid.SliceOfN(genRule, 0, 3)
 )
@@ -65,7 +72,11 @@ func genMessage(t *rapid.T, i int) transaction.Message {
 		b := transaction.EditRules{Chain: genKernel.Draw(t, "kernel")}
 		for range rapid.IntRange(1, 2).Draw(t, "edits") {
 			op := transaction.Op(rapid.IntRange(int(transaction.InsertTop), int(transaction.Ban)).Draw(t, "op"))
-			b.Edits = append(b.Edits, transaction.Edit{Op: op, Rule: genRule.Draw(t, "rule")})
+			e := transaction.Edit{Op: op, Rule: genRule.Draw(t, "rule")}
+			if op == transaction.InsertBefore || op == transaction.InsertAfter {
+				e.Anchor = genAnchor.Draw(t, "anchor")
+			}
+			b.Edits = append(b.Edits, e)
 		}
 		m.Body = b
 	case 9:
@@ -213,6 +224,77 @@ func TestPropertyRefreshRepairs(t *testing.T) {
 			rt.Fatalf("after the repair (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// Whatever strangers make of a kernel chain, whose rules they move, double, delete and put in
+// between, a refresh brings ours to where they belong and leaves theirs alone; a second one
+// finds nothing to do.
+func TestPropertyRefreshPutsKernelChainsInOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := genConfig(rt)
+		h := newHost(t, cfg, seed)
+		m := newModel(cfg.Grace)
+		msgs := genMessages(rt)
+		for i, o := range h.batch(msgs...) {
+			if o.Err == nil {
+				m.apply(msgs[i])
+			}
+		}
+		for range 2 {
+			kernel := rapid.SampledFrom([]string{"INPUT", "FORWARD"}).Draw(rt, "stranger in")
+			m.rows[kernel] = genForeign(rt, m.rows[kernel])
+			input := "*filter\n-F " + kernel + "\n"
+			for _, r := range m.rows[kernel] {
+				input += "-A " + kernel + " " + r + "\n"
+			}
+			h.stranger(input + "COMMIT\n")
+			m.settle(kernel, nil)
+			h.read()
+			h.batch(message("refresh", "", transaction.Refresh{}))
+			if diff := cmp.Diff(m.rows[kernel], rulesOf(h.save(), kernel)); diff != "" {
+				rt.Fatalf("%s after the refresh: the model (-) and the simulator (+) differ:\n%s\n%s%s", kernel, diff, input, h.sent[len(h.sent)-1])
+			}
+			sent := len(h.sent)
+			h.read()
+			h.batch(message("refresh", "", transaction.Refresh{}))
+			if len(h.sent) > sent {
+				rt.Fatalf("a second refresh sent\n%s", h.sent[sent])
+			}
+		}
+	})
+}
+
+// genForeign is what strangers make of a chain's rules.
+func genForeign(t *rapid.T, rows []string) []string {
+	rows = slices.Clone(rows)
+	for range rapid.IntRange(1, 4).Draw(t, "foreign edits") {
+		at := rapid.IntRange(0, len(rows)).Draw(t, "at")
+		if len(rows) == 0 || rapid.IntRange(0, 3).Draw(t, "put in") == 0 {
+			r := rapid.SampledFrom([]string{"-s 192.0.2.9/32 -j DROP", "-i eth8 -j DOCKER-USER", `-m comment --comment "the gate" -j RETURN`}).Draw(t, "foreign rule")
+			rows = slices.Insert(rows, at, r)
+			continue
+		}
+		from := rapid.IntRange(0, len(rows)-1).Draw(t, "from")
+		r := rows[from]
+		if what := rapid.IntRange(0, 3).Draw(t, "what"); what > 0 { // 0: double it
+			rows = slices.Delete(rows, from, from+1)
+			if what == 1 { // or delete it, else move it
+				continue
+			}
+		}
+		rows = slices.Insert(rows, min(at, len(rows)), r)
+	}
+	return rows
+}
+
+func rulesOf(save, chain string) []string {
+	var out []string
+	for _, line := range strings.Split(save, "\n") {
+		if r, ok := strings.CutPrefix(line, "-A "+chain+" "); ok {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // The kernel holds what a model without any of our machinery says.

@@ -75,11 +75,12 @@ type State struct {
 	reads      uint64              // number of reads observed
 	dirty      map[string]struct{} // chains that a read showed to differ from the wishes
 	canon      map[string]rules.Canon
-	broken     map[string]bool // chains with something that the kernel did not take back
-	made       map[string]bool // chains that a plan of unknown outcome has perhaps created
-	unsure     map[string]bool // chains that such a plan has perhaps written
-	buried     map[string]bool // chains that were deleted, and must not come back
-	edits      bool            // indexed edits may be planned
+	broken     map[string]bool        // chains with something that the kernel did not take back
+	made       map[string]bool        // chains that a plan of unknown outcome has perhaps created
+	unsure     map[string]bool        // chains that such a plan has perhaps written
+	buried     map[string]bool        // chains that were deleted, and must not come back
+	edits      bool                   // indexed edits may be planned
+	loaded     map[string]*SavedChain // what an earlier run left, until the table has been seen
 	proven     map[kindAt]bool
 	sound      map[string]bool   // rules of the batch that were checked
 	kinds      map[string]string // kinds of rules of the batch, by text

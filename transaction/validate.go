@@ -53,6 +53,9 @@ func (t *Txn) checkRewrite(m Message, b RewriteChains) *Error {
 		if err := t.checkNoLists(m, c.Name); err != nil {
 			return err
 		}
+		if have := t.get(c.Name); have.exists() && have.content != Foreign && t.holds(have, c.Rules) {
+			continue // the kernel has taken them
+		}
 		if err := t.checkRules(m, c.Name, c.Rules); err != nil {
 			return err
 		}
@@ -118,6 +121,9 @@ func (t *Txn) checkOneEdit(m Message, name string, c *chain, e Edit) *Error {
 	if e.Op < InsertTop || e.Op > Ban {
 		return t.errorf(m, ErrInvalid, name, e.Rule.String(), "unknown edit %d", e.Op)
 	}
+	if err := t.checkAnchor(m, name, e); err != nil {
+		return err
+	}
 	if c == nil {
 		return nil
 	}
@@ -126,7 +132,7 @@ func (t *Txn) checkOneEdit(m Message, name string, c *chain, e Edit) *Error {
 			continue
 		}
 		switch {
-		case e.Op == Ban && (t.find(l.top, e.Rule) >= 0 || t.find(l.bottom, e.Rule) >= 0):
+		case e.Op == Ban && t.spotIn(l, e.Rule).place != nowhere:
 			return t.errorf(m, ErrBanned, name, e.Rule.String(), "owner %q lists the rule, so it cannot be kept out", owner)
 		case e.Op < Remove && t.find(l.bans, e.Rule) >= 0:
 			return t.errorf(m, ErrBanned, name, e.Rule.String(), "owner %q keeps the rule out", owner)

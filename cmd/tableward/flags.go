@@ -51,7 +51,7 @@ func (f *flags) add(cmd *cobra.Command) {
 	s.BoolVar(&f.strict, "strict", false, "apply nothing when a file is refused")
 	s.StringVar(&f.backend, "backend", "auto", "which `BACKEND`: auto, nft, legacy or sim")
 	s.StringVar(&f.netns, "netns", "", "network namespace to work in, `NAME|PATH`")
-	s.StringVar(&f.stateDir, "state-dir", "", "`DIR` of the locks by which a table has one writer (default: /run/tableward, or one of the user's)")
+	s.StringVar(&f.stateDir, "state-dir", "", "`DIR` of the locks by which a table has one writer, and of the state files of run (default: /run/tableward, or one of the user's)")
 	s.StringVarP(&f.output, "output", "o", "text", "`FORM` of the output: text or json")
 	s.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to try; what has no answer then is unavailable")
 	s.BoolVar(&f.dryRun, "dry-run", false, "print the restore input and touch nothing")

@@ -89,7 +89,12 @@ func (d *daemon) begin() error {
 		return err
 	}
 	info := d.kernel.Info()
+	dir, err := d.keepIn()
+	if err != nil {
+		return err
+	}
 	opts := actors.Options{
+		StateDir: dir,
 		Table: transaction.Config{
 			Prefixes: d.flags.prefixes, MaxDepth: info.MaxDepth, Backend: info.Kernel(), Extensions: info.Extensions, Grace: d.flags.grace > 0,
 		},
@@ -104,6 +109,18 @@ func (d *daemon) begin() error {
 	rt.Start()
 	d.send(set, l)
 	return nil
+}
+
+// keepIn is the folder of the state files; "" for a dry run.
+func (d *daemon) keepIn() (string, error) {
+	if d.dry != nil {
+		return "", nil
+	}
+	dir, err := stateDirOf(d.kernel)
+	if err != nil {
+		return "", &exitError{exitEnvironment, err}
+	}
+	return dir, nil
 }
 
 // hold makes sure that the daemon is the only writer of its tables before there is anything

@@ -11,6 +11,10 @@
 // line and column. A message that the runtime would refuse is no slip: its answer is part
 // of the transcript.
 //
+// A rule of a kernel chain has its place by "at":"top", "near" or "bottom", or by an anchor:
+// "before" or "after" with {"chain":"NAME"}, the first rule that jumps there, or with
+// {"comment":"TEXT"}, the first rule with that comment.
+//
 //	log, err := msglog.Parse(file)
 //	transcript, err := msglog.Replay(log)
 //	os.Stdout.Write(transcript.AppendJSON(nil))

@@ -126,17 +126,40 @@ func (p *parser) stub(d *draft, n *node) transaction.Body {
 
 func (p *parser) insert(d *draft, n *node) transaction.Body {
 	var chain, rule string
-	at := transaction.InsertTop
+	e := transaction.Edit{Op: transaction.InsertTop}
+	places := 0
 	p.object(n, map[string]func(*node){
 		"chain": func(n *node) { chain = p.str(n) },
 		"rule":  func(n *node) { rule = p.str(n) },
 		"at": func(n *node) {
-			if p.word(n, "top", "bottom") == "bottom" {
-				at = transaction.InsertBottom
-			}
+			places++
+			e.Op = map[string]transaction.Op{
+				"top": transaction.InsertTop, "near": transaction.InsertNear, "bottom": transaction.InsertBottom,
+			}[p.word(n, "top", "near", "bottom")]
 		},
+		"before": func(n *node) { places, e.Op, e.Anchor = places+1, transaction.InsertBefore, p.anchor(n) },
+		"after":  func(n *node) { places, e.Op, e.Anchor = places+1, transaction.InsertAfter, p.anchor(n) },
 	})
-	return transaction.InsertRule(p.chain(n, chain), d.rule(chain, rule), at)
+	if places > 1 {
+		p.fail(n.at, "a rule has one place: at, before or after")
+	}
+	e.Rule = d.rule(chain, rule)
+	return transaction.EditRules{Chain: p.chain(n, chain), Edits: []transaction.Edit{e}}
+}
+
+// anchor reads {"chain":"NAME"} or {"comment":"TEXT"}. Whether it makes sense is the message's
+// affair.
+func (p *parser) anchor(n *node) transaction.Anchor {
+	var a transaction.Anchor
+	given := 0
+	p.object(n, map[string]func(*node){
+		"chain":   func(n *node) { given, a = given+1, transaction.JumpTo(p.str(n)) },
+		"comment": func(n *node) { given, a = given+1, transaction.Commented(p.str(n)) },
+	})
+	if given != 1 {
+		p.fail(n.at, "an anchor is the chain that a rule jumps to or the comment of a rule")
+	}
+	return a
 }
 
 func (p *parser) remove(d *draft, n *node) transaction.Body {

@@ -5,7 +5,16 @@
 // A file says what its owner wants, not what is to be done: a declared chain is rewritten as
 // a whole, every other chain is a kernel chain into which rules are inserted. What restore
 // input could say beyond that (flush, replace by index, rename, zero) is refused, since it
-// depends on what the table holds at the time. A file is refused as a whole, with the first
+// depends on what the table holds at the time. A rule of a kernel chain may have a comment
+// above it that names the rule of others by which it stands, such as
+//
+//	# place: before chain DOCKER-USER
+//	-A FORWARD -j web
+//
+// or "after", or a comment's text instead of a chain (# place: after comment "the gate"), or
+// just "near": near the top, with no need to be first. To iptables-restore it is a comment.
+//
+// A file is refused as a whole, with the first
 // place that is wrong; a message that cannot be carried out is judged later, by itself.
 package rulefile
 

@@ -58,7 +58,7 @@ func (b *builder) newChain(t *table, l rules.Line) *rules.SyntaxError {
 // ruleLine reads -A, -I and -D.
 func (b *builder) ruleLine(t *table, l rules.Line) *rules.SyntaxError {
 	if l.Command == rules.Insert && l.Index > 1 {
-		return fail(l, wordColumn(l, 2), "-I %s %d: a place among rules of others is not kept; leave the number out for the top", l.Chain, l.Index)
+		return fail(l, wordColumn(l, 2), "-I %s %d: a place among rules of others is not kept; leave the number out for the top, or name the rule to stand by: \"# place: before chain NAME\" above an -A", l.Chain, l.Index)
 	}
 	if err := b.declaredAbove(t, l, l.Chain, l.Column); err != nil {
 		return err
@@ -93,20 +93,24 @@ func (b *builder) declaredAbove(t *table, l rules.Line, chain string, column int
 // kernelLine adds a rule of a kernel chain to the run of such lines.
 func (b *builder) kernelLine(t *table, l rules.Line, target string) {
 	at := place{l.Chain, l.Rule.String()}
+	edit := transaction.Edit{Op: transaction.InsertBottom, Rule: l.Rule}
+	switch l.Command {
+	case rules.Insert:
+		edit.Op = transaction.InsertFirst
+	case rules.Delete:
+		edit.Op = transaction.Ban
+	default:
+		if d := b.placeFor(l); d != nil {
+			edit.Op, edit.Anchor = d.op, d.anchor
+		}
+	}
 	if l.Command != rules.Delete && !b.keepOnce(t, l, at) {
 		return
 	}
 	if b.run == nil || b.run.chain != l.Chain {
 		b.run = b.add(t, l, nil)
 	}
-	op := transaction.InsertBottom
-	switch l.Command {
-	case rules.Insert:
-		op = transaction.InsertFirst
-	case rules.Delete:
-		op = transaction.Ban
-	}
-	b.run.edits = append(b.run.edits, transaction.Edit{Op: op, Rule: l.Rule})
+	b.run.edits = append(b.run.edits, edit)
 	b.run.Rules = append(b.run.Rules, l)
 	if l.Command == rules.Delete {
 		delete(t.listed, at)

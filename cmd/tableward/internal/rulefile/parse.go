@@ -22,6 +22,9 @@ func Parse(name string, data []byte, opts Options) (*File, error) {
 		return nil, Unreadable(name, err)
 	}
 	b := newBuilder(name, opts)
+	if err := b.directives(data); err != nil {
+		return nil, &Error{File: name, Err: err}
+	}
 	b.index(input)
 	if err := b.build(input); err != nil {
 		return nil, &Error{File: name, Err: err}
@@ -38,6 +41,7 @@ type builder struct {
 	tables map[rules.TableID]*table
 	drafts []*draft
 	run    *draft // the kernel-chain lines that the next line may continue
+	places map[int]*directive
 }
 
 // table is what the file says about one table, in all its blocks.
@@ -69,7 +73,8 @@ type draft struct {
 func newBuilder(name string, opts Options) *builder {
 	b := &builder{
 		opts: opts, label: opts.Label, v: rules.IPv4, tables: map[rules.TableID]*table{},
-		file: &File{Name: name, Owner: opts.Owner},
+		places: map[int]*directive{},
+		file:   &File{Name: name, Owner: opts.Owner},
 	}
 	if b.label == "" {
 		b.label = filepath.Base(name)
@@ -124,6 +129,9 @@ func (b *builder) build(input *rules.Input) *rules.SyntaxError {
 				b.run = nil // whatever stands between ends a run
 			}
 		}
+	}
+	if err := b.checkPlaces(); err != nil {
+		return err
 	}
 	return b.checkEmpty()
 }

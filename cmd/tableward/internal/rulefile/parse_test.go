@@ -32,7 +32,10 @@ func describeBody(body transaction.Body) string {
 	case transaction.EditRules:
 		s := "edit " + b.Chain
 		for _, e := range b.Edits {
-			word := map[transaction.Op]string{transaction.InsertBottom: "bottom", transaction.InsertFirst: "first", transaction.Ban: "ban"}[e.Op]
+			word := map[transaction.Op]string{
+				transaction.InsertBottom: "bottom", transaction.InsertFirst: "first", transaction.Ban: "ban", transaction.InsertNear: "near",
+				transaction.InsertBefore: "before " + e.Anchor.String() + ":", transaction.InsertAfter: "after " + e.Anchor.String() + ":",
+			}[e.Op]
 			s += " | " + word + " " + e.Rule.String()
 		}
 		if b.NoStub {
@@ -115,6 +118,17 @@ func TestMessages(t *testing.T) {
 			},
 		},
 		{
+			name: "places among the rules of others",
+			text: "*filter\n# place: before chain DOCKER-USER\n-A FORWARD -j DROP\n#place:after comment \"the gate\"\r\n\n# why\n-A FORWARD -j LOG\n  # place:  near \n[1:2] -A FORWARD -j TRACE\n-A FORWARD -j ACCEPT\nCOMMIT\n",
+			want: []string{"web.rules#1 web 4/filter@3 edit FORWARD | before the first rule that jumps to chain DOCKER-USER: -j DROP" +
+				` | after the first rule with the comment "the gate": -j LOG | near -j TRACE | bottom -j ACCEPT nostub`},
+		},
+		{
+			name: "a place of a rule that stands above is the first one's",
+			text: "*filter\n-A INPUT -j DROP\n# place: near\n-A INPUT -j DROP\nCOMMIT\n",
+			want: []string{"web.rules#1 web 4/filter@2 edit INPUT | bottom -j DROP nostub"},
+		},
+		{
 			name: "a rule that is removed in between may come again",
 			text: "*filter\n-D INPUT -j DROP\n-A INPUT -j DROP\n-D INPUT -j DROP\n-A INPUT -j DROP\nCOMMIT\n",
 			want: []string{"web.rules#1 web 4/filter@2 edit INPUT | ban -j DROP | bottom -j DROP | ban -j DROP | bottom -j DROP nostub"},
@@ -149,6 +163,17 @@ func TestFindingsAndHooks(t *testing.T) {
 	}
 	if !f.PoliciesIgnored {
 		t.Error("the policy was not noted")
+	}
+}
+
+// TestOddPlace holds that a comment which only looks like a place stays a comment, and is told.
+func TestOddPlace(t *testing.T) {
+	f, err := Parse("web.rules", []byte("# place: the rules of the web server go here\n*filter\n-A INPUT -j DROP\nCOMMIT\n"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Findings) != 1 || f.Findings[0].Line.Number != 1 || f.Findings[0].Column != 10 || !strings.Contains(f.Findings[0].Reason, "before chain NAME") {
+		t.Errorf("findings: %+v", f.Findings)
 	}
 }
 

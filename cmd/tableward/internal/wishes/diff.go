@@ -101,7 +101,7 @@ func (l list) surplus(k listKey, goal *Held, want []Message) []rules.Rule {
 	if now.lists[k].equal(wanted) {
 		return out
 	}
-	return slices.Concat(l.top, l.bottom, l.bans)
+	return l.rules()
 }
 
 func (l list) dropped(rs []rules.Rule) list {
@@ -113,29 +113,32 @@ func (l list) dropped(rs []rules.Rule) list {
 }
 
 // outside returns what goal does not have, or has in an order that edits, which append at
-// the bottom and put in front at the top, cannot make of this.
+// the bottom and at anchors and put in front at the top, cannot make of this.
 func (l list) outside(goal list) []rules.Rule {
 	stays := map[string]bool{}
 	for _, r := range goal.bans {
 		stays[r.String()] = slices.ContainsFunc(l.bans, is(r))
 	}
-	for _, r := range prefix(l.bottom, goal.bottom) {
+	for _, r := range prefix(l.bottom, goal.bottom, sameRule) {
 		stays[r.String()] = true
+	}
+	for _, e := range prefix(l.placed, goal.placed, alike) {
+		stays[e.Rule.String()] = true
 	}
 	top, want := slices.Clone(l.top), slices.Clone(goal.top)
 	slices.Reverse(top)
 	slices.Reverse(want)
-	for _, r := range prefix(top, want) {
+	for _, r := range prefix(top, want, sameRule) {
 		stays[r.String()] = true
 	}
-	return slices.DeleteFunc(slices.Concat(l.top, l.bottom, l.bans), func(r rules.Rule) bool { return stays[r.String()] })
+	return slices.DeleteFunc(l.rules(), func(r rules.Rule) bool { return stays[r.String()] })
 }
 
 // prefix returns as much of the beginning of want as has, in this order, with whatever
 // between.
-func prefix(has, want []rules.Rule) []rules.Rule {
-	for i, r := range want {
-		at := slices.IndexFunc(has, is(r))
+func prefix[T any](has, want []T, same func(a, b T) bool) []T {
+	for i, w := range want {
+		at := slices.IndexFunc(has, func(h T) bool { return same(h, w) })
 		if at < 0 {
 			return want[:i]
 		}
@@ -143,6 +146,8 @@ func prefix(has, want []rules.Rule) []rules.Rule {
 	}
 	return want
 }
+
+func sameRule(a, b rules.Rule) bool { return a.String() == b.String() }
 
 // lacks tells whether a message of goal has to be sent. A delete always is: it costs nothing
 // where the chain is gone, and takes it away where somebody has made it again.

@@ -51,6 +51,7 @@ func show(m Message) string {
 		for _, e := range body.Edits {
 			fmt.Fprintf(&b, " %s[%s]", map[transaction.Op]string{
 				transaction.InsertFirst: "first", transaction.InsertBottom: "bottom", transaction.Remove: "remove", transaction.Ban: "ban",
+				transaction.InsertNear: "near", transaction.InsertBefore: "before " + e.Anchor.Name, transaction.InsertAfter: "after " + e.Anchor.Name,
 			}[e.Op], e.Rule)
 		}
 	}
@@ -93,6 +94,12 @@ func TestDiff(t *testing.T) {
 			[]string{"web INPUT remove[-j DROP]", "web INPUT first[-j DROP]"}},
 		{"rule moved to another chain", files{"web.rules": "-A INPUT -j DROP\n"}, files{"web.rules": "-A FORWARD -j DROP\n"},
 			[]string{"web INPUT remove[-j DROP]", "web FORWARD bottom[-j DROP]"}},
+		{"rule given a place", files{"web.rules": "-A INPUT -j DROP\n"}, files{"web.rules": "# place: before chain X\n-A INPUT -j DROP\n"},
+			[]string{"web INPUT remove[-j DROP]", "web INPUT before X[-j DROP]"}},
+		{"place changed", files{"web.rules": "# place: before chain X\n-A INPUT -j DROP\n# place: near\n-A INPUT -j LOG\n"},
+			files{"web.rules": "# place: after comment X\n-A INPUT -j DROP\n# place: near\n-A INPUT -j LOG\n"},
+			[]string{"web INPUT remove[-j DROP] remove[-j LOG]", "web INPUT after X[-j DROP] near[-j LOG]"}},
+		{"place kept", files{"web.rules": "# place: before chain X\n-A INPUT -j DROP\n"}, files{"web.rules": "# place: before chain X\n-A INPUT -j DROP\n"}, nil},
 		{"policy dropped", files{"web.rules": ":INPUT DROP [0:0]\n"}, files{"web.rules": ":INPUT - [0:0]\n"}, []string{"web policy INPUT -"}},
 		{"policy changed", files{"web.rules": ":INPUT DROP [0:0]\n"}, files{"web.rules": ":INPUT ACCEPT [0:0]\n"}, []string{"web policy INPUT ACCEPT"}},
 		{"ban kept", files{"web.rules": "-D INPUT -j DROP\n"}, files{"web.rules": "-D INPUT -j DROP\n"}, nil},
@@ -180,9 +187,14 @@ func randomVersion(rnd *rand.Rand) []Message {
 		default:
 			edits := []transaction.Edit{}
 			for _, r := range append(randomRules(rnd), rules.MustParseRule("-j DROP")) {
-				edits = append(edits, transaction.Edit{Op: []transaction.Op{
+				e := transaction.Edit{Op: []transaction.Op{
 					transaction.InsertFirst, transaction.InsertBottom, transaction.Ban,
-				}[rnd.IntN(3)], Rule: r})
+					transaction.InsertNear, transaction.InsertBefore, transaction.InsertAfter,
+				}[rnd.IntN(6)], Rule: r}
+				if e.Op == transaction.InsertBefore || e.Op == transaction.InsertAfter {
+					e.Anchor = transaction.JumpTo(pick(rnd, "X", "Y"))
+				}
+				edits = append(edits, e)
 			}
 			body = transaction.EditRules{Chain: pick(rnd, "INPUT", "OUTPUT"), Edits: edits}
 		}

@@ -46,7 +46,10 @@ type content struct {
 }
 
 // list is what an owner has in a kernel chain, and keeps out of it.
-type list struct{ top, bottom, bans []rules.Rule }
+type list struct {
+	top, bottom, bans []rules.Rule
+	placed            []transaction.Edit // near the top, and before and after anchors
+}
 
 type policy struct{ owner, target string }
 
@@ -117,7 +120,7 @@ func (h *Held) applyPolicy(owner string, k chainKey, target string) {
 // edited returns the list after edits, as the runtime keeps it: a rule given again keeps its
 // place. The list itself is not changed.
 func (l list) edited(edits []transaction.Edit) list {
-	l = list{slices.Clone(l.top), slices.Clone(l.bottom), slices.Clone(l.bans)}
+	l = list{slices.Clone(l.top), slices.Clone(l.bottom), slices.Clone(l.bans), slices.Clone(l.placed)}
 	for _, e := range edits {
 		l.edit(e)
 	}
@@ -125,42 +128,67 @@ func (l list) edited(edits []transaction.Edit) list {
 }
 
 func (l *list) edit(e transaction.Edit) {
+	if e.Op != transaction.Ban {
+		l.bans = without(l.bans, e.Rule)
+	}
+	if e.Op != transaction.InsertTop && e.Op != transaction.InsertFirst {
+		l.top = without(l.top, e.Rule)
+	}
+	if e.Op != transaction.InsertBottom {
+		l.bottom = without(l.bottom, e.Rule)
+	}
+	l.placed = slices.DeleteFunc(l.placed, func(o transaction.Edit) bool { return is(e.Rule)(o.Rule) && !alike(o, e) })
 	switch e.Op {
-	case transaction.InsertTop, transaction.InsertFirst:
-		l.bottom, l.bans = without(l.bottom, e.Rule), without(l.bans, e.Rule)
-		switch {
-		case slices.ContainsFunc(l.top, is(e.Rule)):
-		case e.Op == transaction.InsertFirst:
+	case transaction.InsertFirst:
+		if !slices.ContainsFunc(l.top, is(e.Rule)) {
 			l.top = slices.Insert(l.top, 0, e.Rule)
-		default:
-			l.top = append(l.top, e.Rule)
 		}
+	case transaction.InsertTop:
+		l.top = with(l.top, e.Rule)
 	case transaction.InsertBottom:
-		l.top, l.bans = without(l.top, e.Rule), without(l.bans, e.Rule)
-		if !slices.ContainsFunc(l.bottom, is(e.Rule)) {
-			l.bottom = append(l.bottom, e.Rule)
-		}
-	case transaction.Remove:
-		l.top, l.bottom, l.bans = without(l.top, e.Rule), without(l.bottom, e.Rule), without(l.bans, e.Rule)
+		l.bottom = with(l.bottom, e.Rule)
 	case transaction.Ban:
-		l.top, l.bottom = without(l.top, e.Rule), without(l.bottom, e.Rule)
-		if !slices.ContainsFunc(l.bans, is(e.Rule)) {
-			l.bans = append(l.bans, e.Rule)
+		l.bans = with(l.bans, e.Rule)
+	case transaction.InsertNear, transaction.InsertBefore, transaction.InsertAfter:
+		if !slices.ContainsFunc(l.placed, func(o transaction.Edit) bool { return alike(o, e) }) {
+			l.placed = append(l.placed, e)
 		}
 	}
 }
 
-func (l list) empty() bool { return len(l.top)+len(l.bottom)+len(l.bans) == 0 }
+// alike tells whether two edits say the same.
+func alike(a, b transaction.Edit) bool {
+	return a.Op == b.Op && a.Anchor == b.Anchor && a.Rule.String() == b.Rule.String()
+}
+
+// with returns a list that has the rule: where it is, or else at the end.
+func with(rs []rules.Rule, r rules.Rule) []rules.Rule {
+	if slices.ContainsFunc(rs, is(r)) {
+		return rs
+	}
+	return append(rs, r)
+}
+
+// rules returns all rules of the list, bans too.
+func (l list) rules() []rules.Rule {
+	out := slices.Concat(l.top, l.bottom, l.bans)
+	for _, e := range l.placed {
+		out = append(out, e.Rule)
+	}
+	return out
+}
+
+func (l list) empty() bool { return len(l.rules()) == 0 }
 
 // equal tells whether two lists say the same; the order of bans says nothing.
 func (l list) equal(o list) bool {
 	banned := func(r rules.Rule) bool { return slices.ContainsFunc(o.bans, is(r)) }
-	return equal(l.top, o.top) && equal(l.bottom, o.bottom) &&
+	return equal(l.top, o.top) && equal(l.bottom, o.bottom) && slices.EqualFunc(l.placed, o.placed, alike) &&
 		len(l.bans) == len(o.bans) && !slices.ContainsFunc(l.bans, func(r rules.Rule) bool { return !banned(r) })
 }
 
 func equal(a, b []rules.Rule) bool {
-	return slices.EqualFunc(a, b, func(a, b rules.Rule) bool { return a.String() == b.String() })
+	return slices.EqualFunc(a, b, sameRule)
 }
 
 func is(r rules.Rule) func(rules.Rule) bool {

@@ -27,6 +27,9 @@ func (m Message) Key() string {
 		b.WriteString("\n" + body.Chain)
 		for _, e := range body.Edits {
 			fmt.Fprintf(&b, "\n%d %s", e.Op, e.Rule)
+			if e.Anchor != (transaction.Anchor{}) {
+				fmt.Fprintf(&b, "\n by %s", e.Anchor)
+			}
 		}
 	case transaction.SetPolicy:
 		b.WriteString("\n" + body.Chain + " " + body.Policy)
