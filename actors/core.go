@@ -80,9 +80,10 @@ type (
 		canons []rules.Canon // nil when it cannot be had
 	}
 	restoreDone struct {
-		err   error
-		pulse uint64 // before the block was sent; 0: not known
-		moved bool   // it was not sent, since the table is not what it was
+		err    error
+		pulse  uint64 // before the block was sent; 0: not known
+		shaken bool   // it was refused, and somebody has written meanwhile
+		moved  bool   // it was not sent, since the table is not what it was
 	}
 	tryDone struct {
 		trial dataplane.Trial

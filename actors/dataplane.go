@@ -16,7 +16,8 @@ type Dataplane interface {
 	// Restore applies one block, *table to COMMIT, as a whole or not at all. An error is a
 	// *dataplane.RestoreError.
 	Restore(ctx context.Context, id rules.TableID, input []byte) error
-	// Read returns all chains of the table, those named in full; with none named, all.
+	// Read returns chains of the table in full: without names all, with names at least those,
+	// but for one that does not exist.
 	Read(ctx context.Context, id rules.TableID, chains ...string) (rules.Snapshot, error)
 	// Canon returns what the tool reads back for each rule; nil where it refuses the rule.
 	// An error means that it cannot be had here, and texts are compared instead.

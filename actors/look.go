@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tableward/tableward/dataplane"
+	"github.com/tableward/tableward/rules"
 	"github.com/tableward/tableward/transaction"
 )
 
@@ -160,6 +161,23 @@ func (c *core) lookAtPlan() []effect {
 	return []effect{doLook{chains: r.txn.Plan().ByIndex()}}
 }
 
+// overtaken tells whether a block was refused because somebody changed a chain before the tool
+// came to the lines that change it by index: that is nobody's fault.
+func (c *core) overtaken(re *dataplane.RestoreError, shaken bool) bool {
+	r := c.run
+	plan := r.txn.Plan()
+	if !c.eyes.able || !plan.Indexed || r.moves > mostLooks {
+		return false
+	}
+	if i := re.Line - 2; i >= 0 && i < len(plan.Modify.Lines) {
+		l := plan.Modify.Lines[i]
+		return l.Command == rules.DeleteIndex || l.Index > 0 && strings.Contains(re.Reason, "Index of ")
+	}
+	once := !r.shaken
+	r.shaken = true
+	return shaken && once
+}
+
 // pulseFor is the pulse that the table must have for the plan to be right; 0 is any.
 func (c *core) pulseFor(p *transaction.Plan) uint64 {
 	r := c.run
@@ -256,7 +274,7 @@ func (c *core) tellDrifts(drifts []transaction.Drift) []effect {
 
 // mend has drift repaired that the batch which found it has not repaired.
 func (c *core) mend() {
-	if c.eyes.mend && len(c.eyes.drifting) > 0 {
+	if c.eyes.mend && c.eyes.able && len(c.eyes.drifting) > 0 {
 		c.sendSelf("repair of drift")
 	}
 	c.eyes.mend = false

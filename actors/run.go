@@ -22,6 +22,7 @@ type run struct {
 	// The try under way.
 	fresh    bool   // the kernel has been read for it
 	looks    int    // that somebody disturbed
+	shaken   bool   // a refusal without a line was put down to somebody else once
 	unseen   bool   // rules of chains that were only scanned have been asked for
 	moves    int    // plans that somebody has overtaken
 	noEdits  bool   // too many were: chains are written as a whole
@@ -232,6 +233,9 @@ func (c *core) onRestore(e restoreDone) []effect {
 			c.lookAgain()
 		}
 		return c.trouble(e.err)
+	}
+	if c.overtaken(re, e.shaken) {
+		return c.lookAtPlan()
 	}
 	r.err = re
 	if r.refused == nil && !r.fresh && !r.split() && mayBeStale(re) {

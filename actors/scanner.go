@@ -208,5 +208,9 @@ func (l looker) restore(op doRestore) restoreDone {
 		}
 	}
 	done.err = l.dp.Restore(l.ctx, l.id, op.input)
+	if done.err != nil && done.pulse != 0 {
+		after, err := l.sc.Pulse(l.ctx, l.id)
+		done.shaken = err == nil && after != done.pulse
+	}
 	return done
 }

@@ -20,7 +20,7 @@ var keptTable = rules.TableID{IPVersion: rules.IPv4, Name: "filter"}
 func keptExample() transaction.Saved {
 	return transaction.Saved{Table: keptTable, Chains: []transaction.SavedChain{
 		{Name: "FORWARD", Content: transaction.Foreign, Digest: 5, Known: true, Rules: []string{"-j tw-a"},
-			Listed: []transaction.ListedRule{{Owner: "web", Text: "-j tw-a", Canon: []string{"-j tw-a"}}}},
+			Listed: []transaction.ListedRule{{Owner: "web", List: "top", Text: "-j tw-a", Canon: []string{"-j tw-a"}}}},
 		{Name: "tw-a", Content: transaction.Ours, Owner: "web", Digest: 7, Known: true, Rules: []string{"-p tcp -j ACCEPT", "-j DROP"}},
 	}}
 }

@@ -35,4 +35,7 @@
 // chains, those that are not ours, have lists of rules instead: each owner's on top, near the
 // top, at the bottom, and beside an [Anchor], a rule that is perhaps a stranger's; ordered by
 // priority and owner, never by arrival.
+//
+// What Save returns, and Load takes over before the first Look, spares the next run a read of
+// chains that nobody has changed, and tells it which chains and rules of kernel chains are ours.
 package transaction

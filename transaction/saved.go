@@ -31,10 +31,10 @@ type SavedChain struct {
 
 // ListedRule is a rule that an owner listed in a kernel chain.
 type ListedRule struct {
-	Owner  string
-	Bottom bool     // in the bottom list
-	Text   string   // as its owner wrote it
-	Canon  []string // as the tool reads it back; nil if that is not known
+	Owner string
+	List  string   // "top", "bottom", or "placed" for one beside others
+	Text  string   // as its owner wrote it
+	Canon []string // as the tool reads it back; nil if that is not known
 }
 
 // mostSavedLines bounds the rules of a kernel chain that are kept, so that the chain need not be
@@ -124,11 +124,17 @@ func linesOf(c *chain) ([]string, bool) {
 func (t *Txn) saveKernelChain(c *chain, k *SavedChain) bool {
 	for _, owner := range slices.Sorted(maps.Keys(c.lists)) {
 		l := c.lists[owner]
+		list := func(name string, r rules.Rule) {
+			k.Listed = append(k.Listed, ListedRule{owner, name, r.String(), t.s.canon[r.String()]})
+		}
 		for _, r := range l.top {
-			k.Listed = append(k.Listed, ListedRule{owner, false, r.String(), t.s.canon[r.String()]})
+			list("top", r)
 		}
 		for _, r := range l.bottom {
-			k.Listed = append(k.Listed, ListedRule{owner, true, r.String(), t.s.canon[r.String()]})
+			list("bottom", r)
+		}
+		for _, e := range l.placed {
+			list("placed", e.Rule)
 		}
 	}
 	for _, left := range c.leftover {

@@ -312,7 +312,7 @@ func TestLoadRefuses(t *testing.T) {
 		"of another table": {Table: rules.TableID{IPVersion: rules.IPv6, Name: "filter"}},
 		"a name":           chain(transaction.SavedChain{Name: "-x", Content: transaction.Ours}),
 		"INPUT as ours":    chain(transaction.SavedChain{Name: "INPUT", Content: transaction.Ours}),
-		"a listed rule":    chain(transaction.SavedChain{Name: "INPUT", Content: transaction.Foreign, Listed: []transaction.ListedRule{{Text: "-A x"}}}),
+		"a listed rule":    chain(transaction.SavedChain{Name: "INPUT", Content: transaction.Foreign, Listed: []transaction.ListedRule{{List: "top", Text: "-A x"}}}),
 	}
 	for name, v := range tests {
 		state, err := transaction.NewState(transaction.Config{Table: filter4})
@@ -330,7 +330,7 @@ const savedExample = `chain "FORWARD" foreign ff 1 ""
 listed top 1 "web"
 -j tw-a
 -j tw-a
-listed bottom 0 ""
+listed placed 0 ""
 -j DROP
 chain "tw-a" ours 12ab - "web \"1\""
 chain "tw-b" earlier 1 0 ""

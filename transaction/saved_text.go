@@ -39,10 +39,7 @@ func AppendSaved(dst []byte, v Saved) []byte {
 			dst = appendLines(dst, k.Rules)
 		}
 		for _, l := range k.Listed {
-			dst = append(dst, "listed top "...)
-			if l.Bottom {
-				dst = append(dst[:len(dst)-len("top ")], "bottom "...)
-			}
+			dst = append(append(append(dst, "listed "...), l.List...), ' ')
 			dst = strconv.AppendInt(dst, int64(len(l.Canon)), 10)
 			dst = strconv.AppendQuote(append(dst, ' '), l.Owner)
 			dst = appendLines(append(append(append(dst, '\n'), l.Text...), '\n'), l.Canon)
@@ -150,11 +147,11 @@ func (p *savedParser) chain(args string) SavedChain {
 func (p *savedParser) listed(args string) ListedRule {
 	var l ListedRule
 	words := strings.SplitN(args, " ", 3)
-	if len(words) < 3 || words[0] != "top" && words[0] != "bottom" {
+	if len(words) < 3 || !slices.Contains([]string{"top", "bottom", "placed"}, words[0]) {
 		p.fail("listed %s", args)
 		return l
 	}
-	l.Bottom = words[0] == "bottom"
+	l.List = words[0]
 	var rest string
 	if l.Owner, rest = p.quoted(words[2]); rest != "" {
 		p.fail("%q behind the owner", rest)

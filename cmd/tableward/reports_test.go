@@ -123,7 +123,7 @@ func TestR08EveryCallOfATool(t *testing.T) {
 				"apply": {append(n.flags(), "--prune", "--prefix", "tw-", file)}, "diff": {append(n.flags(), file)},
 				"check": {append(n.flags(), file)}, "run": {append(n.flags(), file)},
 				"cleanup": {append(n.flags(), "--prefix", "tw-")},
-				"replay": {{log}, {"--kernel", log}}, "demo": {{"../../testdata/demo/egress.log"}}, "version": {nil},
+				"replay":  {{log}, {"--kernel", log}}, "demo": {{"../../testdata/demo/egress.log"}}, "version": {nil},
 			}
 			for _, c := range (&app{}).rootCommand().Commands() {
 				lines, known := commands[c.Name()]

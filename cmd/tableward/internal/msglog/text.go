@@ -34,6 +34,8 @@ func (r *Record) text(b *strings.Builder) {
 		b.WriteString(r.Table.String() + " read")
 	case actors.EventWait:
 		b.WriteString(r.Table.String() + " rest")
+	case actors.EventDrift:
+		b.WriteString(r.Table.String() + " drift: " + l.Drift)
 	case actors.EventBroken:
 		b.WriteString(r.Table.String() + " broken")
 		l.Error = l.Broken

@@ -28,14 +28,21 @@ type Record struct {
 	Restore string // the exact input
 	ID      string // of the message answered
 	Answer  actors.Result
+	Drift   string // what somebody else has changed
 	Err     error
 }
 
 func (t *Transcript) add(e actors.Event) {
+	if e.Kind == actors.EventRepaired || e.Kind == actors.EventFought {
+		return // the restore says it
+	}
 	r := Record{At: e.At, Kind: e.Kind, Table: e.Table, Restore: string(e.Input), Err: e.Err}
 	if e.Answer != nil {
 		r.Table = rules.TableID{}
 		r.ID, r.Answer, r.Err = e.Answer.ID, e.Answer.Result, e.Answer.Err
+	}
+	if e.Drift != nil {
+		r.Drift = e.Drift.String()
 	}
 	t.Records = append(t.Records, r)
 }
@@ -53,6 +60,7 @@ type line struct {
 	Answer  string          `json:"answer,omitempty"`
 	Waits   bool            `json:"waits,omitempty"`  // for its kernel chain
 	Late    string          `json:"late,omitempty"`   // what became of a message that had been answered unavailable
+	Drift   string          `json:"drift,omitempty"`  // what somebody else has changed
 	Broken  *failure        `json:"broken,omitempty"` // a repair that the kernel refused and that is left undone
 	Error   *failure        `json:"error,omitempty"`
 }
@@ -91,6 +99,8 @@ func (r *Record) line() line {
 		l.Rest = true
 	case actors.EventWaits:
 		return line{At: l.At, ID: r.ID, Waits: true}
+	case actors.EventDrift:
+		l.Drift = r.Drift
 	case actors.EventBroken:
 		l.Broken = brokenFailure(r.Err)
 		return l
