@@ -12,6 +12,10 @@ import (
 func (s *State) Check() error {
 	needs, strangers := index{}, index{}
 	for name, c := range s.chains {
+		_, special := s.special[name]
+		if want := c.special(); special != want {
+			return fmt.Errorf("chain %s: each refresh looks at it: %v, want %v", name, special, want)
+		}
 		if c.name != name {
 			return fmt.Errorf("chain %q is kept under %q", c.name, name)
 		}

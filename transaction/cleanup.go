@@ -26,7 +26,7 @@ func (t *Txn) orphansToDelete(unhooked bool) []string {
 	}
 	newest := t.s.reads + t.reads
 	sweep := map[string]bool{}
-	for name := range t.s.chains {
+	for name := range t.s.special {
 		if c := t.get(name); t.orphan(c) && c.candidate != 0 && c.candidate < newest {
 			sweep[name] = true
 		}

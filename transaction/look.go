@@ -136,8 +136,8 @@ func (s *State) Look(l Look) []Drift {
 // LookAgain says that nobody has changed the table since the last look: that counts as one.
 func (s *State) LookAgain() {
 	s.reads++
-	for name, c := range s.chains {
-		if c.content == Earlier && c.candidate == 0 {
+	for name := range s.special {
+		if c := s.chains[name]; c.content == Earlier && c.candidate == 0 {
 			t := s.Begin()
 			t.plan = &Plan{}
 			t.noteOrphan(name)

@@ -244,8 +244,8 @@ func (t *Txn) sweepLeftovers() {
 	if !t.sweeping {
 		return
 	}
-	for name, base := range t.s.chains {
-		c := t.get(name)
+	for name := range t.s.special {
+		base, c := t.s.chains[name], t.get(name)
 		if len(base.leftover) == 0 || c.content != Foreign || c.blind || c.left >= t.s.reads+t.reads {
 			continue
 		}

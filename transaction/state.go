@@ -67,8 +67,9 @@ type State struct {
 	own        map[string]bool
 	wrote      map[string]bool // names without prefix that a message of this run wrote: ours for its life
 	chains     map[string]*chain
-	needs      index // who of ours jumps to a chain
-	strangers  index // whose foreign or earlier content jumps to a chain
+	special    map[string]struct{} // chains that each refresh looks at
+	needs      index               // who of ours jumps to a chain
+	strangers  index               // whose foreign or earlier content jumps to a chain
 	overrides  map[string][]rules.Rule
 	inSync     map[string]bool
 	grace      bool
@@ -97,7 +98,7 @@ func NewState(cfg Config) (*State, error) {
 	s := &State{
 		cfg: cfg, grace: cfg.Grace,
 		extensions: toSet(cfg.Extensions), own: toSet(cfg.OwnChains), wrote: map[string]bool{},
-		chains: map[string]*chain{}, needs: index{}, strangers: index{},
+		chains: map[string]*chain{}, special: map[string]struct{}{}, needs: index{}, strangers: index{},
 		overrides: map[string][]rules.Rule{}, inSync: map[string]bool{},
 		dirty: map[string]struct{}{}, canon: map[string]rules.Canon{}, broken: map[string]bool{},
 		sound: map[string]bool{}, kinds: map[string]string{}, made: map[string]bool{}, unsure: map[string]bool{}, buried: map[string]bool{},
@@ -107,6 +108,26 @@ func NewState(cfg Config) (*State, error) {
 		s.chains[name] = &chain{name: name, builtin: true, content: Foreign, isRead: true}
 	}
 	return s, nil
+}
+
+// set puts a chain in, or a changed copy in its place.
+func (s *State) set(c *chain) {
+	s.chains[c.name] = c
+	if c.special() {
+		s.special[c.name] = struct{}{}
+	} else {
+		delete(s.special, c.name)
+	}
+}
+
+// special tells whether each refresh looks at the chain.
+func (c *chain) special() bool {
+	return len(c.lists) > 0 || len(c.leftover) > 0 || c.content == Condemned || c.content == Earlier
+}
+
+func (s *State) unset(name string) {
+	delete(s.chains, name)
+	delete(s.special, name)
 }
 
 func toSet(names []string) map[string]bool {
@@ -136,7 +157,7 @@ func (s *State) Own(names ...string) {
 		}
 		c := *base
 		c.ours, c.content = true, Earlier
-		s.chains[name] = &c
+		s.set(&c)
 	}
 }
 
@@ -184,9 +205,9 @@ func (s *State) Commit(t *Txn) {
 			delete(s.buried, name)
 		}
 		if c.content == Absent && !c.wanted && len(c.lists) == 0 {
-			delete(s.chains, name)
+			s.unset(name)
 		} else {
-			s.chains[name] = c
+			s.set(c)
 		}
 		if !t.stillDirty[name] {
 			delete(s.dirty, name)
@@ -245,7 +266,7 @@ func (s *State) Deleted(names ...string) {
 		for _, target := range c.strange {
 			s.strangers.set(target, name, false)
 		}
-		delete(s.chains, name)
+		s.unset(name)
 		delete(s.dirty, name)
 		if len(s.buried) < mostBuried {
 			s.buried[name] = true

@@ -274,8 +274,8 @@ func (t *Txn) refresh(snap *rules.Snapshot) {
 	for name := range t.dirty {
 		t.touch(name)
 	}
-	for name, c := range t.s.chains {
-		if len(c.lists) > 0 || c.content == Condemned {
+	for name := range t.s.special {
+		if c := t.s.chains[name]; len(c.lists) > 0 || c.content == Condemned {
 			t.touch(name)
 		}
 	}
