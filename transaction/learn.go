@@ -9,7 +9,7 @@ import "github.com/tableward/tableward/rules"
 func (s *State) Learn(text string, canon rules.Canon) {
 	const most = 100_000
 	if len(s.canon) >= most {
-		clear(s.canon)
+		empty(&s.canon)
 	}
 	for i, line := range canon {
 		if r, err := rules.ParseRule(line); err == nil {

@@ -29,7 +29,7 @@ func (s *State) adopt(seen map[string]rules.SavedChain) {
 			s.Own(name)
 		}
 	}
-	clear(s.made)
+	empty(&s.made)
 }
 
 // believe commits what was observed, and returns what of it nobody has told before.
@@ -48,7 +48,7 @@ func (s *State) believe(t *Txn) []Drift {
 		}
 	}
 	s.Commit(t)
-	clear(s.unsure)
+	empty(&s.unsure)
 	return drifts
 }
 

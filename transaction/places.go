@@ -57,10 +57,20 @@ func (s *State) Pass(rule string, p Place) { s.passed[textAt{rule, p}] = true }
 
 // Forget drops what Refuse and Pass have said: an ipset or a module may come at any time.
 func (s *State) Forget() {
-	clear(s.sound)
-	clear(s.kinds)
-	clear(s.refusals)
-	clear(s.passed)
+	empty(&s.sound)
+	empty(&s.kinds)
+	empty(&s.refusals)
+	empty(&s.passed)
+}
+
+// empty clears a map, and gives its room back if that is large.
+func empty[K comparable, V any](m *map[K]V) {
+	const large = 1000
+	if len(*m) > large {
+		*m = map[K]V{}
+		return
+	}
+	clear(*m)
 }
 
 // Unproven returns a rule of each kind that the batch puts where no rule of that kind is
