@@ -128,7 +128,8 @@ func (l looker) close(op doClose) closeDone {
 				differ = append(differ, c.Name)
 			}
 		}
-		if len(differ) > 0 {
+		done.look.Actual = done.look.Scan.Chains
+		if slices.ContainsFunc(differ, func(name string) bool { return done.look.Scan.Chains[name].Digests == nil }) {
 			actual, err := l.sc.Scan(l.ctx, l.id, differ...)
 			if err != nil {
 				done.err = err

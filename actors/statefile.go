@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -67,27 +66,29 @@ func (f stateFile) read() (transaction.Saved, error) {
 		return transaction.Saved{}, err
 	}
 	defer file.Close()
-	if err := checkMode(file); err != nil {
-		return transaction.Saved{}, err
-	}
-	text, err := io.ReadAll(file)
+	size, err := checkMode(file)
 	if err != nil {
 		return transaction.Saved{}, err
 	}
-	return f.parse(text)
+	text := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	if _, err := text.ReadFrom(file); err != nil {
+		return transaction.Saved{}, err
+	}
+	return f.parse(text.Bytes())
 }
 
 // checkMode refuses a file that another user can have written: rules that it lists are deleted.
-func checkMode(file *os.File) error {
+// It returns the file's size.
+func checkMode(file *os.File) (int64, error) {
 	st, err := file.Stat()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !st.Mode().IsRegular() || st.Mode().Perm()&0o022 != 0 || !ok || int(sys.Uid) != os.Geteuid() {
-		return errStateMode
+		return 0, errStateMode
 	}
-	return nil
+	return st.Size(), nil
 }
 
 func (f stateFile) parse(text []byte) (transaction.Saved, error) {

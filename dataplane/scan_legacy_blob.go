@@ -99,10 +99,8 @@ func (b *blob) read(names []string) (map[string]rules.SavedChain, error) {
 			c.end()
 			off += e.size
 		}
-		saved := rules.SavedChain{Name: chain.name, Digest: c.digest(), Jumps: c.jumpsTo()}
-		if len(names) > 0 {
-			saved.Digests = c.digests()
-		}
+		// They cost nothing more here, and would cost a read of the whole table later.
+		saved := rules.SavedChain{Name: chain.name, Digest: c.digest(), Digests: c.digests(), Jumps: c.jumpsTo()}
 		if chain.hook >= 0 {
 			saved.Policy = b.policy(chain.last)
 		}

@@ -21,7 +21,7 @@ type Snapshot struct {
 type SavedChain struct {
 	Name   string
 	Policy string // "" for a user chain
-	Digest uint64 // of the rules, opaque: equal rules have an equal digest, within one process
+	Digest uint64 // of the rules, opaque: equal rules have an equal digest; of a scan in every process, of a read within one
 	// Digests has the digest of each rule, in order, where the chain was asked for by its name
 	// and the read is one that has them.
 	Digests []uint64
