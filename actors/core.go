@@ -74,6 +74,8 @@ type (
 		snap rules.Snapshot
 		scan *rules.Snapshot // of the same state of the table; nil where that cannot be had
 		err  error
+		// edits tells whether the tool can edit by index.
+		edits bool
 	}
 	canonDone struct {
 		asked  []rules.Rule

@@ -119,10 +119,13 @@ func (h *host) status() actors.TableStatus {
 }
 
 // until waits for a condition.
-func (h *host) until(what string, ok func() bool) {
+func (h *host) until(what string, ok func() bool, instead ...*string) {
 	h.t.Helper()
 	for limit := time.Now().Add(10 * time.Second); !ok(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(limit) {
+			for _, s := range instead {
+				what += "; instead:\n" + *s
+			}
 			h.t.Fatalf("never: %s", what)
 		}
 	}
@@ -167,6 +170,7 @@ func TestKernelDrift(t *testing.T) {
 		h.ask(transaction.InsertRule("FORWARD", rule("-j tw-a"), transaction.InsertTop))
 		h.ask(transaction.SetPolicy{Chain: "FORWARD", Policy: "DROP"})
 		h.ask(transaction.DeleteChains{Chains: []string{"tw-old"}})
+		h.quiet() // the answer to a delete comes before the name goes
 		want := h.save()
 		for _, act := range acts {
 			h.quiet()
@@ -190,7 +194,11 @@ func TestKernelDrift(t *testing.T) {
 				})
 				h.iptables("-D FORWARD -p tcp -j RETURN") // a stranger's rule is his to remove
 			}
-			h.until(act.name+" is repaired", func() bool { return h.save() == want })
+			got := ""
+			h.until(act.name+" is repaired", func() bool {
+				got = h.save()
+				return got == want
+			}, &got)
 			h.await(actors.EventRepaired, act.chain)
 			if n := h.status().Restores - restores; n > 4 {
 				t.Errorf("%s: %d restores", act.name, n)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,22 +25,31 @@ var hostileSeed = flag.Uint64("hostile.seed", 1, "of the hostile writer and of t
 
 const (
 	hostileFeatures = 8
-	hostileChains   = 25                     // of each feature
 	hostilePause    = 50 * time.Millisecond  // between the beginnings of two acts
 	featurePause    = 400 * time.Millisecond // between the beginnings of two messages of one feature
 	hostileOver     = 2 * time.Second        // after the last act all is as it should be
 	hostileTold     = 5 * time.Second        // after an act it has been told
 )
 
+// hostileChains is how many chains each feature has. In a user namespace an nft tool cannot
+// restore a table of more than some hundred rules at once.
+var hostileChains = func() int {
+	ids, err := os.ReadFile("/proc/self/uid_map")
+	if fields := strings.Fields(string(ids)); err == nil && len(fields) == 3 && fields[2] != "4294967295" {
+		return 5
+	}
+	return 25
+}()
+
 // What does not hold yet.
 const (
 	// judgeRefused is whether a message may be refused because the writer has changed the table
 	// after it was planned.
-	judgeRefused = false
+	judgeRefused = true
 	// judgeUndone is whether, on legacy, what the writer undoes without the lock may be believed
 	// to be in the kernel: an act without the lock that has read the table before a block of
 	// ours, and writes it after, leaves no trace when the number of entries is the same.
-	judgeUndone = false
+	judgeUndone = true
 )
 
 // hostileForm is how long the fight goes on, and what the writer has to have done by then.

@@ -22,6 +22,7 @@ type eyes struct {
 	pulse   uint64 // as of which all that is believed is right; 0: none
 	failed  int    // scans that failed in a row
 	edits   bool   // the tool can edit by index
+	asked   bool   // which was asked
 	took    time.Duration
 	looked  time.Time
 	drifted time.Time // when a drift was found last
@@ -77,7 +78,7 @@ func (c *core) look() []effect {
 	if c.stale {
 		known = 0
 	}
-	return []effect{doLook{known: known}}
+	return []effect{doLook{known: known, first: !c.eyes.asked}}
 }
 
 func (c *core) onLook(e lookDone) []effect {
@@ -89,6 +90,9 @@ func (c *core) onLook(e lookDone) []effect {
 		return c.scanFailed()
 	}
 	c.eyes.failed = 0
+	if e.op.first {
+		c.eyes.edits, c.eyes.asked = e.edits, true
+	}
 	if e.same {
 		if slices.ContainsFunc(r.groups[0], func(it *item) bool { return looksAround(it.msg) }) {
 			c.state.LookAgain()
@@ -163,7 +167,7 @@ func (c *core) lookAtPlan() []effect {
 
 // overtaken tells whether a block was refused because somebody changed a chain before the tool
 // came to the lines that change it by index: that is nobody's fault.
-func (c *core) overtaken(re *dataplane.RestoreError, shaken bool) bool {
+func (c *core) overtaken(re *dataplane.RestoreError) bool {
 	r := c.run
 	plan := r.txn.Plan()
 	if !c.eyes.able || !plan.Indexed || r.moves > mostLooks {
@@ -173,9 +177,7 @@ func (c *core) overtaken(re *dataplane.RestoreError, shaken bool) bool {
 		l := plan.Modify.Lines[i]
 		return l.Command == rules.DeleteIndex || l.Index > 0 && strings.Contains(re.Reason, "Index of ")
 	}
-	once := !r.shaken
-	r.shaken = true
-	return shaken && once
+	return false
 }
 
 // pulseFor is the pulse that the table must have for the plan to be right; 0 is any.
@@ -184,15 +186,18 @@ func (c *core) pulseFor(p *transaction.Plan) uint64 {
 	if !p.Indexed || !c.eyes.able || r.noEdits {
 		return 0
 	}
-	if r.pulse == 0 {
-		return c.eyes.pulse
-	}
+	const another = 1 // no pulse is 1: what the plan is about is looked at
+	pulse := cmp.Or(r.pulse, c.eyes.pulse, another)
 	for _, name := range p.ByIndex() {
-		if !slices.Contains(r.asked, name) {
-			return cmp.Or(c.eyes.pulse, 1) // not of that look: it is looked at again
+		if r.pulse != 0 && slices.Contains(r.asked, name) {
+			continue
+		}
+		_, unverified := c.eyes.written[name]
+		if r.pulse != 0 || unverified && c.eyes.before != pulse {
+			return another
 		}
 	}
-	return r.pulse
+	return pulse
 }
 
 // noteWritten remembers what is to be verified.
@@ -222,20 +227,20 @@ func (c *core) idle(out []effect) []effect {
 		return out
 	}
 	names := slices.Sorted(maps.Keys(c.eyes.written))
-	op := doVerify{chains: names, pulse: c.eyes.before}
+	op := doVerify{chains: names, pulse: c.eyes.before, whole: c.state.Backend() != string(dataplane.Legacy)}
 	op.doubts.Expect = c.state.Presumed(names)
 	for _, name := range names {
 		if c.state.ContentOf(name) == transaction.Foreign {
 			op.doubts.Text = append(op.doubts.Text, name)
 		}
 	}
+	op.kernel = op.doubts.Text
 	c.eyes.written, c.eyes.before, c.eyes.verifying = nil, 0, true
 	return append(out, op)
 }
 
 func (c *core) onVerify(e verifyDone) []effect {
 	c.eyes.verifying, c.eyes.verified = false, c.now
-	c.eyes.edits = e.edits
 	switch {
 	case e.closed.err != nil || e.closed.moved:
 		return nil // the next look will tell
@@ -244,6 +249,9 @@ func (c *core) onVerify(e verifyDone) []effect {
 		return nil
 	}
 	drifts := c.state.Look(e.closed.look)
+	if e.kernel != nil {
+		c.state.Verify(*e.kernel, e.op.kernel)
+	}
 	return c.tellDrifts(drifts)
 }
 

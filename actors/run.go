@@ -22,7 +22,7 @@ type run struct {
 	// The try under way.
 	fresh    bool   // the kernel has been read for it
 	looks    int    // that somebody disturbed
-	shaken   bool   // a refusal without a line was put down to somebody else once
+	shakes   int    // refusals that were put down to somebody else
 	unseen   bool   // rules of chains that were only scanned have been asked for
 	moves    int    // plans that somebody has overtaken
 	noEdits  bool   // too many were: chains are written as a whole
@@ -154,6 +154,7 @@ func (c *core) onRead(e readDone) []effect {
 	}
 	drifts := c.state.Observe(e.snap)
 	c.eyes.pulse, c.eyes.open = 0, true
+	c.eyes.edits, c.eyes.asked = e.edits, true
 	if e.scan != nil {
 		c.state.Digests(*e.scan)
 		c.eyes.pulse = e.scan.Pulse
@@ -234,10 +235,18 @@ func (c *core) onRestore(e restoreDone) []effect {
 		}
 		return c.trouble(e.err)
 	}
-	if c.overtaken(re, e.shaken) {
+	if c.overtaken(re) {
 		return c.lookAtPlan()
 	}
 	r.err = re
+	if e.shaken && r.shakes < mostLooks && (re.Class == dataplane.Rejected || r.shakes == 0) {
+		// Somebody has written meanwhile, and may have taken away what a message jumps to.
+		// (On legacy a refusal without a line counts as such a change itself.)
+		r.shakes++
+		r.fresh, r.learned, r.refused = false, false, nil
+		c.stale = true
+		return c.look()
+	}
 	if r.refused == nil && !r.fresh && !r.split() && mayBeStale(re) {
 		// The kernel may not be what we believe: somebody may have deleted what a message
 		// jumps to. Nobody is blamed before that has been looked at.

@@ -5,6 +5,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,6 +37,7 @@ type (
 	// doLook looks at the table, or at some chains of it, unless its pulse is still the same.
 	doLook struct {
 		known  uint64 // 0: look in any case
+		first  bool   // whether the tool can edit is not known yet
 		chains []string
 	}
 	lookDone struct {
@@ -44,6 +46,8 @@ type (
 		scan rules.Snapshot
 		took time.Duration
 		err  error
+		// edits tells, of a first look, whether the tool can edit by index.
+		edits bool
 	}
 	// doClose settles what a scan leaves open. Without a scan, one of the chains comes first.
 	doClose struct {
@@ -60,13 +64,18 @@ type (
 	doVerify struct {
 		chains []string
 		pulse  uint64 // before the first of them was written
+		// whole says that the pulse tells of every change. On legacy somebody without the lock,
+		// who read the table before our block and wrote after it, has put back what was there,
+		// and nothing that the pulse is made of is different.
+		whole  bool
 		doubts transaction.Doubts
+		kernel []string // those that are not ours
 	}
 	verifyDone struct {
 		op      doVerify
 		trusted bool
+		kernel  *rules.Snapshot // shows the kernel chains, when these are trusted
 		closed  closeDone
-		edits   bool
 	}
 	// doDrift tells what others have changed; doRepaired, that it is as it should be again.
 	doDrift    struct{ drift Drift }
@@ -91,6 +100,13 @@ type looker struct {
 }
 
 func (l looker) look(op doLook) lookDone {
+	if op.first {
+		edits := l.canEdit()
+		op.first = false
+		done := l.look(op)
+		done.edits = edits()
+		return done
+	}
 	begin := time.Now()
 	if op.known != 0 {
 		if p, err := l.sc.Pulse(l.ctx, l.id); err == nil && p == op.known {
@@ -156,21 +172,56 @@ func (l looker) close(op doClose) closeDone {
 }
 
 func (l looker) verify(op doVerify) verifyDone {
-	done := verifyDone{op: op, edits: l.sc.CanEdit(l.ctx, l.id)}
+	done := verifyDone{op: op}
 	scan, err := l.sc.Scan(l.ctx, l.id, op.chains...)
 	switch {
 	case err != nil:
 		done.closed.err = err
-	case scan.Pulse != 0 && scan.Pulse == op.pulse:
+	case op.whole && scan.Pulse != 0 && scan.Pulse == op.pulse:
 		done.trusted, done.closed.look.Scan = true, scan
 	default:
-		done.closed = l.close(doClose{op.doubts, &scan, op.chains})
+		asked, own := op.chains, scan
+		if !op.whole && scan.Pulse != 0 && scan.Pulse == op.pulse {
+			// To read the kernel chains would cost a run of the tool: these are trusted.
+			done.kernel, op.doubts.Text = &scan, nil
+			own.Chains = maps.Clone(scan.Chains)
+			for _, name := range op.kernel {
+				delete(own.Chains, name)
+			}
+			asked = slices.DeleteFunc(slices.Clone(asked), func(name string) bool { return slices.Contains(op.kernel, name) })
+		}
+		done.closed = l.close(doClose{op.doubts, &own, asked})
 	}
 	return done
 }
 
 // read is the first look at a table: its rules, and their digests if nobody writes meanwhile.
 func (l looker) read() readDone {
+	edits := l.canEdit()
+	done := l.readOnce()
+	done.edits = edits()
+	return done
+}
+
+// canEdit finds out beside something else whether the tool can edit, and returns what waits
+// for that.
+func (l looker) canEdit() func() bool {
+	if l.sc == nil {
+		return func() bool { return false }
+	}
+	found := make(chan bool, 1)
+	go func() {
+		defer func() {
+			if recover() != nil {
+				found <- false
+			}
+		}()
+		found <- l.sc.CanEdit(l.ctx, l.id)
+	}()
+	return func() bool { return <-found }
+}
+
+func (l looker) readOnce() readDone {
 	const attempts = 3
 	for i := 0; ; i++ {
 		snap, err := l.dp.Read(l.ctx, l.id)

@@ -38,7 +38,7 @@ func TestLegacyOpenToolKilledInBlock(t *testing.T) {
 	for n := range 60 {
 		block, before := twins(2 * n)
 		mustRestore(t, k, filter, block)
-		pid := k.LivePID(filter)
+		pid := livePID(t, k, filter)
 		block, rule := twins(2*n + 1)
 		timer := time.AfterFunc(time.Duration(rnd.IntN(8000))*time.Microsecond, func() { _ = unix.Kill(pid, unix.SIGKILL) })
 		err := k.Restore(background, filter, block)

@@ -26,11 +26,18 @@ func newLegacy(t *testing.T, o dataplane.Options) (*dataplane.Kernel, int) {
 	t.Helper()
 	k := newKernel(t, o)
 	mustRestore(t, k, filter, oneChain(1, rules.IPv4))
-	pid := k.LivePID(filter)
+	return k, livePID(t, k, filter)
+}
+
+// livePID is the process that is kept open for a table. There must be one: signals to process 0
+// are for ourselves.
+func livePID(t *testing.T, k *dataplane.Kernel, id rules.TableID) int {
+	t.Helper()
+	pid := k.LivePID(id)
 	if pid == 0 {
 		t.Fatal("no tool is kept open")
 	}
-	return k, pid
+	return pid
 }
 
 func mustRestore(t *testing.T, k *dataplane.Kernel, id rules.TableID, block []byte) {
@@ -138,11 +145,15 @@ func TestLegacyBlocksCloseNothing(t *testing.T) {
 func TestLegacyOpenToolLockFileReplaced(t *testing.T) {
 	o := testns.Options(t, testns.New(t), dataplane.Legacy)
 	k, pid := newLegacy(t, o)
+	_, release := stranger(t, o.LockFile) // who has a file without a name is in nobody's way
 	for n := range 2 {
 		if err := os.Remove(o.LockFile); err != nil {
 			t.Fatal(err)
 		}
-		if n == 1 { // somebody else makes it anew, and has it
+		if n == 0 {
+			mustRestore(t, k, filter, oneChain(n+2, rules.IPv4))
+			release()
+		} else { // somebody else makes it anew, and has it
 			_, release := stranger(t, o.LockFile)
 			done := make(chan error, 1)
 			go func() { done <- k.Restore(background, filter, oneChain(n+2, rules.IPv4)) }()
@@ -151,8 +162,6 @@ func TestLegacyOpenToolLockFileReplaced(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-		} else {
-			mustRestore(t, k, filter, oneChain(n+2, rules.IPv4))
 		}
 		now := k.LivePID(filter)
 		if now == 0 || now == pid {
@@ -209,7 +218,7 @@ func TestKernelOpenToolTakesNothing(t *testing.T) {
 		t.Parallel()
 		id := rules.TableID{IPVersion: v, Name: "filter"}
 		mustRestore(t, k, id, oneChain(1, v))
-		pid := k.LivePID(id)
+		pid := livePID(t, k, id)
 		// While somebody has its output open it does not count as ended.
 		out, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", pid), os.O_WRONLY, 0)
 		if err != nil {
@@ -274,10 +283,7 @@ func TestLegacyOpenToolDeadlineAtWork(t *testing.T) {
 	k := newKernel(t, testns.Options(t, testns.New(t), dataplane.Legacy))
 	mustRestore(t, k, filter, plainLoad(messages(1000, never, "")))
 	mustRestore(t, k, filter, oneChain(1, rules.IPv4)) // what it needs is loaded
-	pid := k.LivePID(filter)
-	if pid == 0 {
-		t.Fatal("no tool is kept open")
-	}
+	pid := livePID(t, k, filter)
 	if err := pauseDeadline(t, k, pid, oneChain(2, rules.IPv4), "running"); err != nil {
 		t.Errorf("it was not waited for: %v", err)
 	}

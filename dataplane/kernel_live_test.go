@@ -176,7 +176,7 @@ func TestKernelOpenToolIsGivenUp(t *testing.T) {
 		if err := k.Restore(t.Context(), id, oneChain(1, v)); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Kill(k.LivePID(id), unix.SIGSTOP); err != nil {
+		if err := unix.Kill(livePID(t, k, id), unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

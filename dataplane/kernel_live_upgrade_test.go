@@ -87,7 +87,7 @@ func TestKernelToolUpgradedInBlock(t *testing.T) {
 				o.ToolDir = filepath.Dir(restore)
 				k := newKernel(t, o)
 				mustRestore(t, k, id, oneChain(1, v))
-				pid := k.LivePID(id)
+				pid := livePID(t, k, id)
 				stop(t, pid)
 				done := make(chan error, 1)
 				go func() {
@@ -122,7 +122,7 @@ func TestKernelToolUpgradedWhileIdle(t *testing.T) {
 		o.ToolDir = filepath.Dir(restore)
 		k := newKernel(t, o)
 		mustRestore(t, k, id, oneChain(1, v))
-		pid := k.LivePID(id)
+		pid := livePID(t, k, id)
 		program, err := os.ReadFile(system)
 		if err := errors.Join(err, os.WriteFile(restore+"-new", program, 0o755), os.Rename(restore+"-new", restore)); err != nil {
 			t.Fatal(err)

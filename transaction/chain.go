@@ -52,6 +52,7 @@ type chain struct {
 	isSaved   bool              // saved has the content, as an earlier run left it: not parsed
 	saved     []string
 	digest    uint64   // of the content, as a scan has it; 0: not known
+	sent      bool     // as a plan has it, and not verified yet
 	blind     bool     // the content was only scanned: neither lines nor written has it
 	found     []uint64 // digests of the rules of a blind chain, and
 	want      []uint64 // those that the wish has, where they were found out

@@ -52,7 +52,7 @@ const manyEdits = 100
 // written as a whole: where it is not known to the rule what it holds, or how many rules of
 // the kernel a rule is.
 func (t *Txn) editsTo(c *chain, rs []rules.Rule) (out, in []rules.Line, ok bool) {
-	if !t.s.edits || c.digest == 0 || !c.exists() || slices.ContainsFunc(rs, rules.Rule.Several) {
+	if !t.s.edits || c.digest == 0 && !c.sent || !c.exists() || slices.ContainsFunc(rs, rules.Rule.Several) {
 		return nil, nil, false
 	}
 	most := len(rs) // while one rule stays, its counters do

@@ -83,7 +83,7 @@ func (t *Txn) observeChain(c *chain, read rules.SavedChain) {
 		c.isSaved, c.saved = false, nil
 	}
 	c.rows, c.policy = nil, read.Policy
-	c.digest, c.blind, c.found, c.want = 0, false, nil, nil
+	c.digest, c.sent, c.blind, c.found, c.want = 0, false, false, nil, nil
 	c.ours = !c.builtin && (c.ours || t.s.oursByName(c.name))
 	switch {
 	case c.wanted:
@@ -123,7 +123,7 @@ func hiddenJumps(s *State, read rules.SavedChain) []string {
 func (t *Txn) vanished(c *chain) {
 	c.isRead, c.lines, c.rows, c.written = true, nil, nil, nil
 	c.isSaved, c.saved, c.leftover = false, nil, nil
-	c.digest, c.blind, c.found, c.want = 0, false, nil, nil
+	c.digest, c.sent, c.blind, c.found, c.want = 0, false, false, nil, nil
 	c.content = Absent
 	switch {
 	case c.wanted:

@@ -218,7 +218,7 @@ func (t *Txn) put(c *chain, content Content, rs []rules.Rule, s section, writes 
 	c.content = content
 	c.isRead, c.lines, c.written = false, nil, rs
 	c.isSaved, c.saved = false, nil
-	c.digest, c.blind, c.found, c.want = 0, false, nil, nil
+	c.digest, c.sent, c.blind, c.found, c.want = 0, true, false, nil, nil
 	if content == Ours || content == Override {
 		c.put = rs
 	}

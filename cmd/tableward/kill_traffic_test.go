@@ -255,7 +255,7 @@ var countedRule = regexp.MustCompile(`^\[(\d+):(\d+)\] (-A .*)$`)
 // judgeEditedChains tells whether rules that stay in a chain that is changed must keep their
 // counters too. They do not yet: a chain is written as a whole by the first block after the
 // start, and by one that follows another before that was verified.
-const judgeEditedChains = false
+const judgeEditedChains = true
 
 // untouched tells whether nobody changes a rule once it is there.
 func untouched(text string) bool {
