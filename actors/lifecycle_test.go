@@ -180,6 +180,7 @@ func TestPeriodicRefresh(t *testing.T) {
 		if a, err := rt.RewriteChains(context.Background(), filter4, chainOf("tw-a", "-j ACCEPT")); err != nil || a.Err != nil {
 			t.Fatal(err, a.Err)
 		}
+		synctest.Wait() // what was written has been verified
 		if err := sim.Load(rules.IPv4, []byte("*filter\n-F tw-a\nCOMMIT\n")); err != nil {
 			t.Fatal(err)
 		}

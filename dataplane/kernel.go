@@ -52,8 +52,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Kernel writes to and reads from a real kernel by running the iptables tools, one run for
-// each operation. The backend is chosen once and never changed.
+// Kernel writes to a real kernel by the iptables tools, of which one is kept open for each
+// table while there is work, and reads it by them, or without them: see Scan, Pulse and Watch.
+// The backend is chosen once and never changed.
 //
 // A Kernel is safe for concurrent use, but keeps no order: one table's blocks must be
 // written by one caller, one after the other. From its first Restore of a table to Close it

@@ -53,12 +53,11 @@ func (k *Kernel) restoreLive(ctx context.Context, t toolset, id rules.TableID, i
 	defer l.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, k.limitOf(input), errDeadline)
 	defer cancel()
-	for again := false; ; again = true {
-		re, untouched := l.give(ctx, k, t, input)
-		if !untouched || again {
-			return re
-		}
+	re, again := l.give(ctx, k, t, input)
+	if again {
+		re, _ = l.give(ctx, k, t, input)
 	}
+	return re
 }
 
 // limitOf is how long a tool may take for a block.

@@ -17,7 +17,8 @@ import (
 )
 
 // maxResident is how much memory a legacy tool may have between two blocks. It has had the
-// whole table in it, and does not give it all back: 17 MB at 1,000 chains of 10 rules, 79 MB at 5,000.
+// whole table in it, and does not give all of it back: 17 MB at 1,000 chains of 10 rules, 79 MB
+// at 5,000.
 const maxResident = 64 << 20
 
 // hand writes input and a marker to the tool and waits for the marker's echo, or for the
