@@ -44,7 +44,8 @@ type core struct {
 	chunk    int     // so many suspects are tried at once
 	backoff  *backoff.ExponentialBackOff
 	eyes     eyes
-	stopping bool // nothing is begun any more
+	stopping bool         // nothing is begun any more
+	guilty   []rules.Line // repairs that were refused by themselves, as long as the rest is tried
 }
 
 // item is one message on its way to its answer.
@@ -142,6 +143,9 @@ func (doRestore) isEffect() {}
 func (doRest) isEffect()    {}
 func (doTry) isEffect()     {}
 func (doRecord) isEffect()  {}
+
+// restOfRepair is the id of the refresh that tries what one before it has left undone.
+const restOfRepair = "the rest of a repair"
 
 // phase says what a restore is for; its words are those of a message log's faults.
 type phase string
@@ -264,6 +268,12 @@ func (c *core) begin(now time.Time) []effect {
 	mend := slices.ContainsFunc(batch, func(it *item) bool { return looksAround(it.msg) })
 	if mend {
 		c.state.Mend()
+		if !slices.ContainsFunc(batch, func(it *item) bool { return it.msg.ID == restOfRepair && it.internal }) {
+			c.guilty = nil
+		}
+		for _, l := range c.guilty {
+			c.state.Broken(l)
+		}
 		c.parked, c.retries = append(c.parked, c.retries...), nil
 	}
 	if len(c.waiting)+len(c.parked)+len(c.later) > 0 {
@@ -286,6 +296,9 @@ func (c *core) end(out []effect) []effect {
 		}
 		if slices.ContainsFunc(c.run.batch, func(it *item) bool { return looksAround(it.msg) }) {
 			c.eyes.mend = false // it has repaired what can be
+		}
+		if c.run.rest {
+			c.sendSelf(restOfRepair)
 		}
 		c.mend()
 	}

@@ -201,7 +201,7 @@ func faultyRun(rnd *rand.Rand) error {
 	k, f := newTroubled(rnd), newFinals()
 	var log []string
 	m := actors.NewMachine(actors.MachineConfig{
-		Dataplane: k,
+		Dataplane: k, Scan: rnd.IntN(3) > 0,
 		Table: func(rules.TableID) transaction.Config {
 			return transaction.Config{Prefixes: []string{"tw-"}, MaxDepth: 15, Kinds: true}
 		},
@@ -213,6 +213,7 @@ func faultyRun(rnd *rand.Rand) error {
 			}
 		},
 	})
+	meddled := rnd.IntN(2) == 0
 	var sent []transaction.Message
 	send := func(msg transaction.Message) {
 		sent = append(sent, msg)
@@ -223,9 +224,17 @@ func faultyRun(rnd *rand.Rand) error {
 	at := time.Duration(0)
 	for range 1 + rnd.IntN(3) {
 		for range 1 + rnd.IntN(8) {
-			send(randomWish(rnd, fmt.Sprint(len(sent))))
+			wish := randomWish(rnd, fmt.Sprint(len(sent)))
+			// What fails only together must not get in one by one, because somebody has taken
+			// the other out.
+			if text := fmt.Sprint(wish.Body); !meddled || !strings.Contains(text, "east") && !strings.Contains(text, "west") {
+				send(wish)
+			}
 		}
 		m.Settle()
+		if meddled && rnd.IntN(2) == 0 {
+			log = append(log, "a stranger: "+meddle(rnd, k.Sim))
+		}
 		at += time.Duration(rnd.IntN(60)) * time.Second
 		m.Advance(at)
 	}
@@ -248,6 +257,31 @@ func faultyRun(rnd *rand.Rand) error {
 		return fmt.Errorf("%w\n%s\n%s", err, strings.Join(text, "\n"), strings.Join(log, "\n"))
 	}
 	return nil
+}
+
+// meddle has somebody else change chains of ours. What the simulator refuses is left.
+func meddle(rnd *rand.Rand, sim *dataplane.Sim) string {
+	var ours []string
+	for line := range strings.Lines(sim.Save(filter4)) {
+		if name, found := strings.CutPrefix(line, ":tw-"); found {
+			ours = append(ours, "tw-"+strings.Fields(name)[0])
+		}
+	}
+	if len(ours) == 0 {
+		return "nothing"
+	}
+	var did []string
+	for range 1 + rnd.IntN(3) {
+		name := ours[rnd.IntN(len(ours))]
+		act := []string{
+			"-F " + name, "-D " + name + " 1", "-A " + name + " -p udp -j DROP", "-I " + name + " -p tcp -j RETURN",
+			"-F " + name + "\n-X " + name, "-D INPUT -j " + name,
+		}[rnd.IntN(6)]
+		if sim.Load(rules.IPv4, []byte("*filter\n"+act+"\nCOMMIT\n")) == nil {
+			did = append(did, act)
+		}
+	}
+	return strings.Join(did, "; ")
 }
 
 // The same through the whole runtime: mailbox, goroutines and timers.

@@ -78,6 +78,9 @@ func (c *core) resend() []effect {
 // isolateLive takes a refused group apart on the live table.
 func (c *core) isolateLive() []effect {
 	r := c.run
+	if out := c.breakRepairs(); out != nil {
+		return c.retry(out)
+	}
 	if alone := r.undoneOf(r.groups[0]); len(alone) == 1 {
 		return append(c.refuse(nil, alone[0]), c.nextGroup()...)
 	}
@@ -264,6 +267,9 @@ func (c *core) judgeLast() []effect {
 func (c *core) isolateLast() []effect {
 	r := c.run
 	var out []effect
+	if out := c.breakRepairs(); out != nil {
+		return c.retry(out)
+	}
 	if r.single || len(r.undoneOf(r.groups[0])) == 1 {
 		for _, it := range r.groups[0] {
 			if it.done {
@@ -346,4 +352,29 @@ func (c *core) suspect(line int) *item {
 		return it
 	}
 	return nil
+}
+
+// breakRepairs goes on after a refresh by itself was refused, and neither a line nor a trial
+// says because of what: half of what it brings back is left undone and told, down to one that
+// is at fault. In a repair each chain stands alone: the rest is tried again, without those that
+// were found.
+func (c *core) breakRepairs() []effect {
+	r := c.run
+	alone := r.undoneOf(r.groups[0])
+	if len(alone) != 1 || !looksAround(alone[0].msg) {
+		return nil
+	}
+	lines := r.txn.Repairs()
+	switch {
+	case len(lines) > 1:
+		r.halved = true
+	case len(lines) == 1:
+		c.guilty = append(c.guilty, lines[0])
+		r.rest = r.halved
+	}
+	var out []effect
+	for _, l := range lines[len(lines)/2:] {
+		out = append(out, c.breakLine(l, r.err.Reason, r.err)...)
+	}
+	return out
 }

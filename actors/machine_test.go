@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -507,5 +508,42 @@ func TestLostCountersAreTold(t *testing.T) {
 	b.m.Advance(time.Second)
 	if lost != 1 {
 		t.Errorf("%d events, want 1", lost)
+	}
+}
+
+// What is refused of a repair without a word why is found chain by chain; all others come
+// back.
+func TestRepairWithoutAWord(t *testing.T) {
+	for _, which := range []string{"5", "0", "7", "[07]", "[0347]", "[1-6]"} {
+		guilty := regexp.MustCompile("-A tw-" + which + " ")
+		t.Run(which, func(t *testing.T) { repairWithout(t, guilty) })
+	}
+}
+
+func repairWithout(t *testing.T, guilty *regexp.Regexp) {
+	b := newBench(t, dataplane.Legacy, transaction.Config{Backend: "legacy"})
+	for i := range 8 {
+		b.write(fmt.Sprint(i), fmt.Sprintf("tw-%d", i), "-j ACCEPT")
+	}
+	b.m.Settle()
+	if err := b.sim.Load(rules.IPv4, []byte("*filter\n-F\nCOMMIT\n")); err != nil {
+		t.Fatal(err)
+	}
+	b.sim.Hook = func(c dataplane.Call) error {
+		if c.Op == dataplane.OpRestore && guilty.Match(c.Input) {
+			return &dataplane.RestoreError{Class: dataplane.RejectedSomewhere, ExitCode: 1, Line: 0, Reason: "line 20 failed"}
+		}
+		return nil
+	}
+	b.send("refresh", transaction.Refresh{})
+	b.m.Settle()
+	save := b.sim.Save(filter4)
+	for i := range 8 {
+		if got := strings.Contains(save, fmt.Sprintf("-A tw-%d -j ACCEPT", i)); got == guilty.MatchString(fmt.Sprintf("-A tw-%d ", i)) {
+			t.Errorf("tw-%d is back: %v\n%s", i, got, strings.Join(b.log, "\n"))
+		}
+	}
+	if b.answers["refresh"] != "applied" {
+		t.Errorf("the refresh is %s", b.answers["refresh"])
 	}
 }

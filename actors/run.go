@@ -22,6 +22,8 @@ type run struct {
 	// The try under way.
 	fresh    bool   // the kernel has been read for it
 	looks    int    // that somebody disturbed
+	halved   bool   // of a refresh a half of the repairs was left undone
+	rest     bool   // and the other half has come in
 	shakes   int    // refusals that were put down to somebody else
 	unseen   bool   // rules of chains that were only scanned have been asked for
 	moves    int    // plans that somebody has overtaken
@@ -324,6 +326,7 @@ func (c *core) committed(before uint64) []effect {
 func (c *core) commit() []effect {
 	r := c.run
 	c.state.Commit(r.txn)
+	r.rest = r.rest || r.halved && len(r.txn.Plan().Modify.Lines) > 0
 	r.readBack = c.noCanon && len(r.txn.Plan().Modify.Lines) > 0
 	out := c.repaired(c.settle())
 	if names := r.txn.Plan().Deletes(); len(names) > 0 {

@@ -51,6 +51,23 @@ func (p *Plan) Repair(n int) (line rules.Line, ok bool) {
 	return rules.Line{}, false
 }
 
+// Repairs returns what the plan brings back that no message of the batch wrote: a line of each
+// such chain of ours, and each such rule of a kernel chain. Each can be left out by
+// State.Broken.
+func (t *Txn) Repairs() []rules.Line {
+	p := t.Plan()
+	seen := map[string]bool{}
+	var out []rules.Line
+	for i, l := range p.Modify.Lines {
+		if !p.repair[i] || seen[l.Chain] {
+			continue
+		}
+		seen[l.Chain] = t.get(l.Chain).content != Foreign
+		out = append(out, l)
+	}
+	return out
+}
+
 // Origin returns the index of the message that line n (from 1) of the rendered modify
 // block came from, and the line itself. It reports false for lines that no message made:
 // *table, COMMIT, and numbers out of range.
