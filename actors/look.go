@@ -4,6 +4,7 @@ package actors
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,13 +87,14 @@ func (c *core) onLook(e lookDone) []effect {
 	if r == nil {
 		return nil
 	}
-	if e.err != nil {
-		return c.scanFailed()
-	}
-	c.eyes.failed = 0
 	if e.op.first {
 		c.eyes.edits, c.eyes.asked = e.edits, true
 	}
+	if e.err != nil {
+		c.eyes.took, c.eyes.looked = max(c.eyes.took, e.took), c.now
+		return c.scanFailed(e.err)
+	}
+	c.eyes.failed = 0
 	if e.same {
 		if slices.ContainsFunc(r.groups[0], func(it *item) bool { return looksAround(it.msg) }) {
 			c.state.LookAgain()
@@ -118,24 +120,53 @@ func (c *core) onClose(e closeDone) []effect {
 		return nil
 	}
 	if e.err != nil {
-		return c.scanFailed()
+		return c.scanFailed(e.err)
 	}
 	if e.moved {
 		if r.looks++; r.looks < mostLooks {
 			return []effect{doLook{chains: e.look.Asked}}
 		}
-		return []effect{doRead{}}
+		return c.tooBusy(errBusy)
 	}
 	return c.seen(e.look)
 }
 
 // scanFailed takes the slow way, for good when that is all that works.
-func (c *core) scanFailed() []effect {
+func (c *core) scanFailed(err error) []effect {
+	var re *dataplane.RestoreError
+	if errors.As(err, &re) && re.Class == dataplane.Busy {
+		return c.tooBusy(err)
+	}
 	if c.eyes.failed++; c.eyes.failed >= mostLooks {
 		c.eyes.able = false
 		c.state.Edits(false)
 	}
 	return []effect{doRead{}}
+}
+
+var errBusy = errors.New("others write to the table all the time: it cannot be looked at now")
+
+// tooBusy goes on without a look at a table that never rests for long enough: nobody waits for
+// looks of our own, and whole chains are right whatever stands there. Where rules of others have
+// to be known the slow way is taken.
+func (c *core) tooBusy(err error) []effect {
+	r := c.run
+	var out []effect
+	var rest []*item
+	for _, it := range r.groups[0] {
+		if it.internal && looksAround(it.msg) {
+			out = c.conclude(out, it, Unavailable, err)
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	r.groups[0] = rest
+	if slices.ContainsFunc(rest, needsRead) {
+		return append(out, doRead{})
+	}
+	r.fresh, r.learned, r.noEdits = true, false, true
+	c.stale, c.eyes.pulse = false, 0
+	return append(out, c.attempt()...)
 }
 
 // seen goes on after the table, or what the plan is about, has been looked at.

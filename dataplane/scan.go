@@ -16,7 +16,7 @@ import (
 
 const (
 	// scanAttempts is how often a table is read that somebody changes while it is read.
-	scanAttempts = 10
+	scanAttempts = 3
 	// maxIdleReaders is how many readers wait for the next scan. A socket is kept because the
 	// close of one that has spoken to nf_tables waits for the grace period of whatever rules
 	// anybody has deleted before.
