@@ -146,27 +146,39 @@ func (c *core) scanFailed(err error) []effect {
 
 var errBusy = errors.New("others write to the table all the time: it cannot be looked at now")
 
-// tooBusy goes on without a look at a table that never rests for long enough: nobody waits for
-// looks of our own, and whole chains are right whatever stands there. Where rules of others have
-// to be known the slow way is taken.
+// tooBusy goes on without a look at a table that never rests for long enough: a look at all of
+// it is put off, and whole chains are right whatever stands there. The kernel chains that
+// messages put rules into are looked at by themselves, which takes hardly any time; when that
+// fails as well, the table is read.
 func (c *core) tooBusy(err error) []effect {
 	r := c.run
 	var out []effect
 	var rest []*item
+	var names []string
 	for _, it := range r.groups[0] {
-		if it.internal && looksAround(it.msg) {
+		if looksAround(it.msg) && !it.done {
 			out = c.conclude(out, it, Unavailable, err)
-		} else {
-			rest = append(rest, it)
+			continue
+		}
+		rest = append(rest, it)
+		if b, ok := it.msg.Body.(transaction.EditRules); ok && needsRead(it) {
+			names = append(names, b.Chain)
 		}
 	}
 	r.groups[0] = rest
-	if slices.ContainsFunc(rest, needsRead) {
+	r.learned, r.noEdits = false, true
+	c.stale, c.eyes.pulse = false, 0
+	switch {
+	case len(names) == 0:
+		r.fresh = true
+		return append(out, c.attempt()...)
+	case r.busy:
 		return append(out, doRead{})
 	}
-	r.fresh, r.learned, r.noEdits = true, false, true
-	c.stale, c.eyes.pulse = false, 0
-	return append(out, c.attempt()...)
+	r.busy = true
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return append(out, doClose{doubts: transaction.Doubts{Text: names}, asked: names})
 }
 
 // seen goes on after the table, or what the plan is about, has been looked at.

@@ -22,6 +22,7 @@ type run struct {
 	// The try under way.
 	fresh    bool   // the kernel has been read for it
 	looks    int    // that somebody disturbed
+	busy     bool   // the table never rests: only single chains are looked at
 	halved   bool   // of a refresh a half of the repairs was left undone
 	rest     bool   // and the other half has come in
 	shakes   int    // refusals that were put down to somebody else
