@@ -18,16 +18,15 @@ import (
 
 // eyes is what a core knows of how it sees its table.
 type eyes struct {
-	able    bool   // the dataplane is a Scanner
-	open    bool   // the table has been read once
-	pulse   uint64 // as of which all that is believed is right; 0: none
-	failed  int    // scans that failed in a row
-	edits   bool   // the tool can edit by index
-	asked   bool   // which was asked
-	took    time.Duration
-	looked  time.Time
-	drifted time.Time // when a drift was found last
-	mend    bool      // and it is to be repaired when the batch is over
+	able   bool   // the dataplane is a Scanner
+	open   bool   // the table has been read once
+	pulse  uint64 // as of which all that is believed is right; 0: none
+	failed int    // scans that failed in a row
+	edits  bool   // the tool can edit by index
+	asked  bool   // which was asked
+	took   time.Duration
+	looked time.Time
+	mend   bool // drift was found, and is to be repaired when the batch is over
 
 	written   map[string]struct{} // chains that were written and not verified
 	before    uint64              // the pulse before the first of them was; 0: not known
@@ -316,7 +315,7 @@ func (c *core) tellDrifts(drifts []transaction.Drift) []effect {
 		c.eyes.drifting[d.Chain] = drift
 		out = append(out, doDrift{drift})
 	}
-	c.eyes.drifted, c.eyes.mend = c.now, true
+	c.eyes.mend = true
 	if c.run == nil {
 		c.mend()
 	}

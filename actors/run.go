@@ -20,16 +20,16 @@ type run struct {
 	partial bool      // a group lacks something of the batch that is still undone
 
 	// The try under way.
-	fresh    bool   // the kernel has been read for it
-	looks    int    // that somebody disturbed
-	busy     bool   // the table never rests: only single chains are looked at
-	halved   bool   // of a refresh a half of the repairs was left undone
-	rest     bool   // and the other half has come in
-	shakes   int    // refusals that were put down to somebody else
-	unseen   bool   // rules of chains that were only scanned have been asked for
-	moves    int    // plans that somebody has overtaken
-	noEdits  bool   // too many were: chains are written as a whole
-	pulse    uint64 // as of which the chains asked for are right; 0: that of the whole table
+	fresh    bool     // the kernel has been read for it
+	looks    int      // that somebody disturbed
+	busy     bool     // the table never rests: only single chains are looked at
+	halved   bool     // of a refresh a half of the repairs was left undone
+	rest     bool     // and the other half has come in
+	shakes   int      // refusals that were put down to somebody else
+	unseen   []string // chains that were only scanned and whose rules have been asked for
+	moves    int      // plans that somebody has overtaken
+	noEdits  bool     // too many were: chains are written as a whole
+	pulse    uint64   // as of which the chains asked for are right; 0: that of the whole table
 	asked    []string
 	learned  bool // what the tool reads back has been asked for
 	txn      *transaction.Txn
@@ -49,6 +49,7 @@ type run struct {
 	sliced    bool            // a first load has been looked for
 	pieces    []piece         // of the block that is being sent, still to be sent after this one
 	piece     piece           // that is being sent; without lines: the block as a whole
+	before    uint64          // the pulse before the first of them
 	slices    int             // parts of a first load that are still to come before the rest
 	byLine    bool            // a line of an error has been believed once
 	hunt      bool            // of suspects: they are tried before they are sent
@@ -91,9 +92,8 @@ func (c *core) attempt() []effect {
 	if !r.fresh && (c.stale || slices.ContainsFunc(r.groups[0], needsRead)) {
 		return c.look()
 	}
-	if names := c.state.Unseen(msgs); len(names) > 0 && c.eyes.able && !r.unseen {
-		r.unseen = true
-		return []effect{doClose{doubts: transaction.Doubts{Text: names}, asked: names}}
+	if ask := c.askUnseen(msgs); ask != nil {
+		return []effect{ask}
 	}
 	if !r.learned {
 		if rs := c.state.Unlearned(msgs); len(rs) > 0 {
@@ -125,6 +125,27 @@ func (c *core) attempt() []effect {
 		return c.sendPiece()
 	}
 	return []effect{doRestore{r.sent, phaseModify, plan.Frees, c.pulseFor(plan)}}
+}
+
+// askUnseen returns what has the rules read of chains that were only scanned, when the batch is
+// about them; nil when nothing is missing. A table is read as a whole when that did not help,
+// and a rule would be placed among rules that are not known.
+func (c *core) askUnseen(msgs []transaction.Message) effect {
+	r := c.run
+	names := c.state.Unseen(msgs)
+	switch {
+	case len(names) == 0 || !c.eyes.able:
+		return nil
+	case !slices.Equal(names, r.unseen):
+		r.unseen = names
+		return doClose{doubts: transaction.Doubts{Text: names}, asked: names}
+	case slices.ContainsFunc(r.groups[0], func(it *item) bool {
+		b, edits := it.msg.Body.(transaction.EditRules)
+		return edits && !it.done && slices.Contains(names, b.Chain)
+	}):
+		return doRead{}
+	}
+	return nil
 }
 
 // needsRead tells whether a message can only be planned against what the kernel holds now:
@@ -222,11 +243,14 @@ func (c *core) onRestore(e restoreDone) []effect {
 	}
 	if e.err == nil {
 		c.backoff.Reset()
+		if r.piece.from == 0 {
+			r.before = e.pulse
+		}
 		if len(r.pieces) > 0 {
 			return c.sendPiece()
 		}
 		r.piece = piece{}
-		return c.committed(e.pulse)
+		return c.committed(r.before)
 	}
 	e.err = c.pieceFailed(e.err)
 	var re *dataplane.RestoreError

@@ -77,7 +77,8 @@ type piece struct{ from, to int }
 func (c *core) cutLong(plan *transaction.Plan) bool {
 	r := c.run
 	r.pieces, r.piece = nil, piece{}
-	if r.slices == 0 || c.state.Backend() != string(dataplane.NFT) {
+	// What is already reached, or was before somebody broke it, is never seen in half.
+	if r.slices == 0 || c.state.Backend() != string(dataplane.NFT) || plan.Indexed || len(r.txn.Repairs()) > 0 {
 		return false
 	}
 	rest, long, of := 0, 0, map[string]int{}

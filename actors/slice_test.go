@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tableward/tableward/actors"
 	"github.com/tableward/tableward/dataplane"
 	"github.com/tableward/tableward/rules"
 	"github.com/tableward/tableward/transaction"
@@ -60,6 +61,62 @@ func TestFirstLoadInSlices(t *testing.T) {
 		if !strings.Contains(save, "-A FORWARD -j tw-dispatch\n") || !strings.Contains(save, "-A tw-349 -j ACCEPT\n") ||
 			!strings.Contains(save, `-A tw-017 -m comment --comment "tableward: missing chain" -j DROP`) {
 			t.Errorf("%s: %.500s", backend, save)
+		}
+	}
+}
+
+// A long chain of a first load comes in pieces while nothing reaches it. What somebody does to it
+// in between is seen, though none of the pieces fails.
+func TestLongChainInPieces(t *testing.T) {
+	for _, meddled := range []bool{false, true} {
+		target := "tw-%03d"
+		if meddled {
+			target = "RETURN" // then it comes with the first part
+		}
+		b := newBench(t, dataplane.NFT, transaction.Config{Backend: "nft"})
+		b.m = actors.NewMachine(actors.MachineConfig{
+			Dataplane: b.sim, Scan: true, Observe: b.observe,
+			Table: func(rules.TableID) transaction.Config {
+				return transaction.Config{Prefixes: []string{"tw-"}, Backend: "nft"}
+			},
+		})
+		dispatch := rules.Chain{Name: "tw-dispatch"}
+		for i := range 1200 {
+			dispatch.Rules = append(dispatch.Rules, rule(fmt.Sprintf("-p tcp -m tcp --dport %d -j ", i+1)+strings.ReplaceAll(target, "%03d", fmt.Sprintf("%03d", i%120))))
+		}
+		pieces, hooked := 0, false
+		b.sim.Hook = func(c dataplane.Call) error {
+			input := string(c.Input)
+			if c.Op != dataplane.OpRestore {
+				return nil
+			}
+			hooked = hooked || strings.Contains(input, "-I FORWARD")
+			if strings.Contains(input, "-A tw-dispatch") {
+				pieces++
+				if hooked && !meddled {
+					t.Error("a piece comes when the chain is reached")
+				}
+				if pieces == 2 && meddled {
+					return b.sim.Load(rules.IPv4, []byte("*filter\n-F tw-dispatch\nCOMMIT\n"))
+				}
+			}
+			return nil
+		}
+		b.send("hook", transaction.InsertRule("FORWARD", rule("-j tw-dispatch"), transaction.InsertTop))
+		b.send("dispatch", transaction.RewriteChains{Chains: []rules.Chain{dispatch}})
+		for i := range 120 {
+			b.write(fmt.Sprint(i), fmt.Sprintf("tw-%03d", i), "-j ACCEPT")
+		}
+		b.m.Settle()
+		if pieces < 3 {
+			t.Errorf("%d pieces", pieces)
+		}
+		save := b.sim.Save(filter4)
+		if n := strings.Count(save, "-A tw-dispatch "); n != 1200 || !strings.Contains(save, "-A FORWARD -j tw-dispatch\n") {
+			t.Errorf("meddled with: %v: %d rules", meddled, n)
+		}
+		if b.answers["dispatch"] != "applied" || b.answers["hook"] != "applied" {
+			t.Errorf("dispatch %s, hook %s", b.answers["dispatch"], b.answers["hook"])
 		}
 	}
 }

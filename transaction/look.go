@@ -42,7 +42,10 @@ func (s *State) Doubts(scan rules.Snapshot) Doubts {
 	for _, name := range slices.Sorted(maps.Keys(scan.Chains)) {
 		c := s.chains[name]
 		k, recalled := s.recalls(name, scan.Chains[name])
-		if recalled || c == nil && k == nil || c != nil && c.digest != 0 && c.digest == scan.Chains[name].Digest {
+		if recalled || c == nil && k == nil {
+			continue
+		}
+		if c != nil && c.digest != 0 && c.digest == scan.Chains[name].Digest && !(c.blind && c.hasListed()) {
 			continue
 		}
 		if k.hasListed() || c.hasListed() || c != nil && c.content == Foreign && s.leadsToOurs(scan.Chains[name]) {
@@ -118,9 +121,13 @@ func (s *State) Look(l Look) []Drift {
 		t.see(name, l)
 		t.remember(name)
 	}
-	for name, c := range s.chains {
+	asked := slices.Values(l.Asked)
+	if l.Asked == nil {
+		asked = maps.Keys(s.chains)
+	}
+	for name := range asked {
 		_, there := l.Scan.Chains[name]
-		if !there && c.exists() && !c.builtin && (l.Asked == nil || slices.Contains(l.Asked, name)) {
+		if c := s.chains[name]; !there && c.exists() && !c.builtin {
 			t.vanished(t.edit(name))
 		}
 	}
@@ -219,7 +226,7 @@ func (s *State) Unseen(msgs []Message) []string {
 func (s *State) Written(t *Txn) []string {
 	var names []string
 	for name := range t.chains {
-		if c := s.chains[name]; c.exists() && c.digest == 0 && !c.builtin || c.exists() && c.digest == 0 && len(c.lists) > 0 {
+		if c := s.chains[name]; c.exists() && c.digest == 0 && (!c.builtin || len(c.lists) > 0) {
 			names = append(names, name)
 		}
 	}
