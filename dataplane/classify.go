@@ -49,7 +49,11 @@ var environment = []struct {
 	{noFamily, Unavailable, ""},
 	{"failed (Operation not permitted)", Unavailable, ""},
 	{"Message too long", TooLarge, ""},
-	{"No buffer space available", Busy, ""},
+	// While a block is sent that is a shortage which passes. Behind that, what the kernel has to
+	// say of one block's rules is more than the tool's socket holds, which in a user namespace
+	// cannot be made larger: the same block fails so each time.
+	{"sendmsg() failed: No buffer space available", Busy, ""},
+	{"No buffer space available", TooLarge, ""},
 	{"calloc failed", Busy, ""},
 	{"Cannot allocate memory", Busy, ""},
 	{"Resource temporarily unavailable", Busy, ""},

@@ -170,3 +170,16 @@ func TestRestoreErrorText(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// A block that cannot be sent now may be later; one of which the kernel has more to say than
+// the tool's socket holds never will.
+func TestClassifyNoBufferSpace(t *testing.T) {
+	for stderr, want := range map[string]Class{
+		"iptables-nft-restore: sendmsg() failed: No buffer space available\niptables-nft-restore: line 3 failed: No buffer space available.\n": Busy,
+		"iptables-nft-restore: line 217 failed: No buffer space available.\n":                                                                  TooLarge,
+	} {
+		if e := Classify(1, stderr, []byte("*filter\n:x - [0:0]\n-A x -j ACCEPT\nCOMMIT\n")); e.Class != want {
+			t.Errorf("%q: %v, want %v", stderr, e.Class, want)
+		}
+	}
+}

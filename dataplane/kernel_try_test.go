@@ -233,7 +233,7 @@ func TestKernelTrySearch(t *testing.T) {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s, %s, %d of %d (-want +got):\n%s", b, name, c.bad, c.units, diff)
 				}
-				if most := 2*c.units + 8; trial.Probes > most || c.bad == 0 && trial.Probes > 5 {
+				if most := 2*c.units + 8; trial.Probes > most || c.bad == 0 && trial.Probes > 8 {
 					t.Errorf("%s, %s, %d of %d: %d probes", b, name, c.bad, c.units, trial.Probes)
 				}
 			}
