@@ -108,6 +108,12 @@ func (c *core) attempt() []effect {
 	if try := c.nextTry(); try != nil {
 		return try
 	}
+	return c.proposed()
+}
+
+// proposed writes what was planned, of which all has been tried that is to be.
+func (c *core) proposed() []effect {
+	r := c.run
 	if c.slice() {
 		return c.attempt()
 	}

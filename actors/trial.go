@@ -203,6 +203,7 @@ func (c *core) triedSamples(verdicts []dataplane.Verdict) []effect {
 	}
 	at := map[transaction.Place]int{}
 	untried := map[string]bool{} // kinds of which nothing is known in time
+	taken := t.purpose == tryKinds
 	for _, s := range t.samples {
 		v, refused := judged[s.Place][at[s.Place]]
 		at[s.Place]++
@@ -212,11 +213,13 @@ func (c *core) triedSamples(verdicts []dataplane.Verdict) []effect {
 			if v.Hook == "" {
 				where = transaction.Place{}
 			}
+			taken = false
 			c.state.Refuse(s.Rule.String(), where, c.whyRefused(s.Rule, v))
 			if t.purpose == tryKinds {
 				c.run.fail(s.Kind)
 			}
 		case refused && v.Untried:
+			taken = false
 			untried[s.Kind] = true
 			c.notNow(s)
 		default:
@@ -231,6 +234,9 @@ func (c *core) triedSamples(verdicts []dataplane.Verdict) []effect {
 				c.notNow(s)
 			}
 		}
+	}
+	if taken {
+		return c.proposed() // nothing has changed that the plan is made from
 	}
 	c.dropOff()
 	return c.attempt()

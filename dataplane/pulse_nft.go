@@ -29,6 +29,7 @@ type nftPulse struct {
 	fd   int
 	buf  [maxCommit]byte
 	nftCount
+	nftDeaf
 }
 
 // nftCount is what has been made of the messages. A generation that has been counted once, be

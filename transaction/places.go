@@ -81,13 +81,23 @@ func (t *Txn) Unproven(all map[string]bool) []Sample {
 	var out []Sample
 	seen := map[kindAt]bool{}
 	for _, s := range t.samples {
-		k := kindAt{s.Kind, s.Place}
-		if !seen[k] || all[s.Kind] {
-			seen[k] = true
-			out = append(out, s)
+		if !seen[s.kindAt] || all[s.kind] {
+			seen[s.kindAt] = true
+			message := -1
+			if w := t.writersOf(s.chain, s.rule); len(w) > 0 {
+				message = w[len(w)-1].message
+			}
+			out = append(out, Sample{Rule: s.rule, Kind: s.kind, Place: s.place, Message: message})
 		}
 	}
 	return out
+}
+
+// unproven is a rule of a chain, at a place where its kind is not proven.
+type unproven struct {
+	chain *chain
+	rule  rules.Rule
+	kindAt
 }
 
 // judgePlaces refuses rules that the kernel does not take where they stand. A rule that a
@@ -198,12 +208,8 @@ func (j *placeJudge) sample(c *chain, r rules.Rule, places []Place) {
 	s := j.t.s
 	kind := s.kindOf(r)
 	for _, p := range places {
-		if !s.proven[kindAt{kind, p}] && !s.passed[textAt{r.String(), p}] {
-			message := -1
-			if w := j.t.writersOf(c, r); len(w) > 0 {
-				message = w[len(w)-1].message
-			}
-			j.t.samples = append(j.t.samples, Sample{Rule: r, Kind: kind, Place: p, Message: message})
+		if k := (kindAt{kind, p}); !s.proven[k] && !s.passed[textAt{r.String(), p}] {
+			j.t.samples = append(j.t.samples, unproven{c, r, k})
 		}
 	}
 }

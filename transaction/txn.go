@@ -35,7 +35,7 @@ type Txn struct {
 	refused map[string]bool    // chains that refused messages would have written
 	failed  map[int]*Error     // refusals found while planning
 	jumpers map[jump][]culprit // who put a jump in, as far as it was asked
-	samples []Sample           // rules of which nothing is known at their places
+	samples []unproven         // rules of which nothing is known at their places
 }
 
 // get returns what is known of a chain after the batch so far; nil when nothing is.
