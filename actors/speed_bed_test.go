@@ -34,6 +34,8 @@ type speedBed struct {
 	stranger *speedTool // in the runtime's namespace
 	plain    *speedTool
 	cleanups []func()
+	options  dataplane.Options
+	stateDir string // "": the runtime keeps nothing over its end
 
 	versions []speedVersion // of each chain
 	jumps    []rules.Rule   // of the dispatch chain
@@ -64,12 +66,18 @@ func newSpeedBed(tb testing.TB, backend dataplane.Backend, size speedSize) *spee
 		s.stranger.restore(tb, foreignBlock(size.foreign))
 		s.plain.restore(tb, foreignBlock(size.foreign))
 	}
+	s.options = options
 	s.start(options)
 	return s
 }
 
 // start makes the runtime, as a program would that reads the documentation.
 func (s *speedBed) start(options dataplane.Options) {
+	s.startKernel(options)
+	s.startRuntime()
+}
+
+func (s *speedBed) startKernel(options dataplane.Options) {
 	k, err := dataplane.NewKernel(context.Background(), options)
 	if err != nil {
 		s.close()
@@ -80,10 +88,15 @@ func (s *speedBed) start(options dataplane.Options) {
 			s.tb.Error(err)
 		}
 	})
-	info := k.Info()
+	s.kernel = k
+}
+
+func (s *speedBed) startRuntime() {
+	info := s.kernel.Info()
 	table := transaction.Config{Prefixes: []string{"tw-"}, MaxDepth: info.MaxDepth, Extensions: info.Extensions}
-	rt, err := actors.New(k, actors.Options{
-		Table: table, Refresh: -1, // only when the benchmark asks for it
+	table.Grace = s.stateDir != ""
+	rt, err := actors.New(s.kernel, actors.Options{
+		Table: table, StateDir: s.stateDir, Refresh: -1, // only when the benchmark asks for it
 		OnBatch: func(r actors.BatchRecord) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -103,7 +116,16 @@ func (s *speedBed) start(options dataplane.Options) {
 			s.tb.Error(err)
 		}
 	})
-	s.kernel, s.rt = k, rt
+	s.rt = rt
+}
+
+// stop ends the runtime and its kernel.
+func (s *speedBed) stop() {
+	last := len(s.cleanups) - 2
+	for _, f := range slices.Backward(s.cleanups[last:]) {
+		f()
+	}
+	s.cleanups = s.cleanups[:last]
 }
 
 // namespace makes a namespace that lives as long as the bed.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tableward/tableward/actors"
 	"github.com/tableward/tableward/dataplane"
@@ -205,9 +206,43 @@ func (s *speedBed) digest(chain string) uint64 {
 	return snap.Chains[chain].Digest
 }
 
-// restart has nothing to measure as long as the runtime keeps no state over its end.
-func restart(testing.TB, dataplane.Backend) *speedResult {
-	return &speedResult{note: "there is no state file"}
+// restart is from a runtime that has done nothing yet to the answers of all messages that asked
+// for the table before. Its kernel finds out about the tools first: that is told beside it.
+func restart(tb testing.TB, backend dataplane.Backend) *speedResult {
+	s := newSpeedBed(tb, backend, speed5000)
+	defer s.close()
+	s.load()
+	s.stop()
+	s.stateDir = tb.TempDir()
+	s.start(s.options)
+	s.send(s.firstMessages()...) // adopts all of it, and keeps it
+	r := &speedResult{}
+	var kernels []time.Duration
+	for range speedPairs {
+		s.stop()
+		msgs := s.firstMessages()
+		begin := time.Now()
+		s.startKernel(s.options)
+		kernels = append(kernels, time.Since(begin))
+		s.takeSteps()
+		pause()
+		begin = time.Now()
+		s.startRuntime()
+		s.send(msgs...)
+		ours := time.Since(begin)
+		pause()
+		plain := s.timeSave()
+		if n := s.kernel.Stats().Runs; n > 0 {
+			tb.Errorf("%d runs of tools", n)
+		}
+		r.pairs++
+		r.ratios.add(ours, plain.took)
+		r.ours, r.plain, r.cpu = append(r.ours, ours), append(r.plain, plain.took), append(r.cpu, plain.cpu)
+	}
+	slices.Sort(kernels)
+	r.where = fmt.Sprintf("finding out about the tools, before: %.1f", ms(kernels[len(kernels)/2]))
+	s.compare()
+	return r
 }
 
 // heapAtRest is what a runtime and its kernel keep of a table that was loaded and refreshed, in
