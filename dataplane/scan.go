@@ -157,6 +157,7 @@ type reader struct {
 	inet, inet6 int        // -1 until it is needed
 	blob        []byte     // room for the next table
 	broken      bool       // not to be used again
+	beside      *reader    // reads large tables of nft with this one; nil until it is needed
 }
 
 // openNetlink opens the socket to nf_tables. A socket belongs to the namespace that it was
@@ -189,6 +190,9 @@ func (r *reader) open(fd *int, family, kind, protocol int) error {
 }
 
 func (r *reader) close() {
+	if r.beside != nil {
+		r.beside.close()
+	}
 	if r.nl != nil {
 		unix.Close(r.nl.fd)
 	}

@@ -6,35 +6,81 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"runtime"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
+
+// largeScan is from how many chains on a table is read by two at once, on two sockets: most of
+// the time goes into the copies that the kernel makes, and into digests.
+const largeScan = 500
 
 // readRules reads the rules of the chains that were found, one chain after the other. A dump
 // of the whole table takes longer by the square of the number of rules, and most of its parts
 // would have to be read twice.
 func (s *nftScan) readRules() error {
-	for i, c := range s.order {
-		if i%64 == 63 && s.ctx.Err() != nil {
-			return context.Cause(s.ctx)
-		}
-		s.reading = c
-		err := s.dump(func() (uint64, error) {
-			c.lookups, s.last = nil, 0
-			s.content.reset()
-			s.nl.begin(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, s.family)
-			s.nl.add(unix.NFTA_RULE_TABLE, s.id.Name)
-			s.nl.add(unix.NFTA_RULE_CHAIN, c.Name)
-			err := s.ask(unix.NFT_MSG_NEWRULE, s.addRule)
-			return s.content.digest(), err
-		})
-		if err != nil {
+	var next atomic.Int64
+	if len(s.order) < largeScan || runtime.GOMAXPROCS(0) < 2 {
+		return s.readFrom(&next)
+	}
+	if s.beside == nil {
+		s.beside = &reader{ns: s.ns, inet: -1, inet6: -1}
+	}
+	if err := s.beside.openNetlink(); err != nil {
+		return s.readFrom(&next)
+	}
+	o := &nftScan{
+		reader: s.beside, ctx: s.ctx, id: s.id, family: s.family, gen: s.gen, names: s.beside.setsOf(), named: s.named,
+		order: s.order,
+	}
+	done := make(chan error, 1)
+	go func() { done <- o.readFrom(&next) }()
+	err := s.readFrom(&next)
+	if other := <-done; err == nil {
+		err = other
+	}
+	if err != nil { // the socket may be the one that is not fit for use any more
+		s.beside.close()
+		s.beside = nil
+	}
+	return err
+}
+
+// readFrom reads the chains from the next one on that nobody has taken. An error ends it for
+// all.
+func (s *nftScan) readFrom(next *atomic.Int64) error {
+	for i := next.Add(1) - 1; i < int64(len(s.order)); i = next.Add(1) - 1 {
+		if err := s.readChain(s.order[i]); err != nil {
+			next.Store(int64(len(s.order)))
 			return err
 		}
-		c.Digest, c.Jumps = s.content.digest(), s.content.jumpsTo()
-		if s.named || len(c.lookups) > 0 {
-			c.Digests = s.content.digests()
+		if i%64 == 63 && s.ctx.Err() != nil {
+			next.Store(int64(len(s.order)))
+			return context.Cause(s.ctx)
 		}
+	}
+	return nil
+}
+
+// readChain reads the rules of one chain.
+func (s *nftScan) readChain(c *nftChain) error {
+	s.reading = c
+	err := s.dump(func() (uint64, error) {
+		c.lookups, s.last = nil, 0
+		s.content.reset()
+		s.nl.begin(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, s.family)
+		s.nl.add(unix.NFTA_RULE_TABLE, s.id.Name)
+		s.nl.add(unix.NFTA_RULE_CHAIN, c.Name)
+		err := s.ask(unix.NFT_MSG_NEWRULE, s.addRule)
+		return s.content.digest(), err
+	})
+	if err != nil {
+		return err
+	}
+	c.Digest, c.Jumps = s.content.digest(), s.content.jumpsTo()
+	if s.named || len(c.lookups) > 0 {
+		c.Digests = s.content.digests()
 	}
 	return nil
 }
