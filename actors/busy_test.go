@@ -69,3 +69,68 @@ func TestBusyTableHoldsNobodyUp(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// meddled is a table that somebody writes to after each block, and while it is found out what
+// chains should look like.
+type meddled struct {
+	*dataplane.Sim
+	t     *testing.T
+	asked map[string]int // how often, by chain
+	most  int            // writes that are still to come
+}
+
+func (m *meddled) meddle() {
+	if m.most--; m.most < 0 {
+		return
+	}
+	if err := m.Load(rules.IPv4, []byte("*filter\n-A FORWARD -p udp -j ACCEPT\nCOMMIT\n")); err != nil {
+		m.t.Error(err)
+	}
+}
+
+func (m *meddled) Restore(ctx context.Context, id rules.TableID, input []byte) error {
+	defer m.meddle()
+	return m.Sim.Restore(ctx, id, input)
+}
+
+func (m *meddled) Expect(ctx context.Context, id rules.TableID, chains []rules.Chain) (map[string]rules.SavedChain, error) {
+	defer m.meddle()
+	for _, c := range chains {
+		m.asked[c.Name]++
+	}
+	return m.Sim.Expect(ctx, id, chains)
+}
+
+// What a chain should look like is found out once, however often the table changes meanwhile:
+// of a large table it takes so long that it would never be verified.
+func TestExpectationsOutliveAMovedTable(t *testing.T) {
+	b := newBench(t, dataplane.NFT, transaction.Config{})
+	m := &meddled{Sim: b.sim, t: t, asked: map[string]int{}, most: 2}
+	b.m = actors.NewMachine(actors.MachineConfig{
+		Dataplane: m, Scan: true, Observe: b.observe,
+		Table: func(rules.TableID) transaction.Config { return transaction.Config{Prefixes: []string{"tw-"}} },
+	})
+	b.write("a", "tw-a", "-p tcp -j ACCEPT", "-j DROP")
+	b.write("b", "tw-b", "-j tw-a")
+	b.send("hook", transaction.InsertRule("FORWARD", rule("-j tw-b"), transaction.InsertTop))
+	b.m.Settle()
+	b.send("look", transaction.Refresh{})
+	b.m.Settle()
+	if m.most > 0 || len(m.asked) != 2 || m.asked["tw-a"] != 1 || m.asked["tw-b"] != 1 {
+		t.Errorf("asked %v, with %d writes to come", m.asked, m.most)
+	}
+	b.write("a2", "tw-a", "-j ACCEPT")
+	m.most = 1 // after the block
+	b.m.Settle()
+	if m.asked["tw-a"] != 2 || m.asked["tw-b"] != 1 {
+		t.Errorf("asked %v after tw-a was changed", m.asked)
+	}
+	for id, got := range b.answers {
+		if got != "applied" {
+			t.Errorf("%s: %s: %v", id, got, b.errs[id])
+		}
+	}
+	if err := b.m.State(filter4).Check(); err != nil {
+		t.Error(err)
+	}
+}

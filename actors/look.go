@@ -33,8 +33,51 @@ type eyes struct {
 	verifying bool
 	verified  time.Time
 
+	expected map[string]expectation // that could not be compared yet, by chain
+
 	changes  []dataplane.Change // told since the last look
 	drifting map[string]Drift   // not repaired yet, by chain
+}
+
+// expectation is what a chain with these rules should look like. To find that out of
+// thousands of chains takes seconds, and whoever writes meanwhile makes what was seen worthless,
+// but not this.
+type expectation struct {
+	rules []rules.Rule
+	saved rules.SavedChain
+}
+
+// keepExpected keeps what was found out for the next look.
+func (c *core) keepExpected(e closeDone) {
+	if !e.moved && e.err == nil {
+		c.eyes.expected = nil
+		return
+	}
+	for _, chain := range e.expect {
+		if saved, known := e.look.Expected[chain.Name]; known {
+			if c.eyes.expected == nil {
+				c.eyes.expected = map[string]expectation{}
+			}
+			c.eyes.expected[chain.Name] = expectation{chain.Rules, saved}
+		}
+	}
+}
+
+// expected returns what is known of these chains already: of those that should hold the very
+// same rules, which nobody changes once they are a chain's.
+func (c *core) expected(chains []rules.Chain) map[string]rules.SavedChain {
+	var known map[string]rules.SavedChain
+	for _, chain := range chains {
+		e, ok := c.eyes.expected[chain.Name]
+		if !ok || len(e.rules) != len(chain.Rules) || len(e.rules) > 0 && &e.rules[0] != &chain.Rules[0] {
+			continue
+		}
+		if known == nil {
+			known = map[string]rules.SavedChain{}
+		}
+		known[chain.Name] = e.saved
+	}
+	return known
 }
 
 const (
@@ -108,12 +151,13 @@ func (c *core) onLook(e lookDone) []effect {
 	}
 	doubts := c.state.Doubts(e.scan)
 	if len(doubts.Expect)+len(doubts.Text) > 0 {
-		return []effect{doClose{doubts, &e.scan, e.op.chains}}
+		return []effect{doClose{doubts, &e.scan, e.op.chains, c.expected(doubts.Expect)}}
 	}
 	return c.seen(transaction.Look{Scan: e.scan, Asked: e.op.chains})
 }
 
 func (c *core) onClose(e closeDone) []effect {
+	c.keepExpected(e)
 	r := c.run
 	if r == nil {
 		return nil
@@ -271,6 +315,7 @@ func (c *core) idle(out []effect) []effect {
 	names := slices.Sorted(maps.Keys(c.eyes.written))
 	op := doVerify{chains: names, pulse: c.eyes.before, whole: c.state.Backend() != string(dataplane.Legacy)}
 	op.doubts.Expect = c.state.Presumed(names)
+	op.known = c.expected(op.doubts.Expect)
 	for _, name := range names {
 		if c.state.ContentOf(name) == transaction.Foreign {
 			op.doubts.Text = append(op.doubts.Text, name)
@@ -283,6 +328,9 @@ func (c *core) idle(out []effect) []effect {
 
 func (c *core) onVerify(e verifyDone) []effect {
 	c.eyes.verifying, c.eyes.verified = false, c.now
+	if !e.trusted {
+		c.keepExpected(e.closed)
+	}
 	switch {
 	case e.closed.err != nil || e.closed.moved:
 		return nil // the next look will tell

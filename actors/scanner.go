@@ -54,11 +54,13 @@ type (
 		doubts transaction.Doubts
 		scan   *rules.Snapshot
 		asked  []string
+		known  map[string]rules.SavedChain // of doubts.Expect, what has been found out already
 	}
 	closeDone struct {
-		look  transaction.Look
-		moved bool // somebody has written meanwhile
-		err   error
+		look   transaction.Look
+		expect []rules.Chain // what look.Expected is of
+		moved  bool          // somebody has written meanwhile
+		err    error
 	}
 	// doVerify looks at chains that were written.
 	doVerify struct {
@@ -69,7 +71,8 @@ type (
 		// and nothing that the pulse is made of is different.
 		whole  bool
 		doubts transaction.Doubts
-		kernel []string // those that are not ours
+		known  map[string]rules.SavedChain // see doClose
+		kernel []string                    // those that are not ours
 	}
 	verifyDone struct {
 		op      doVerify
@@ -118,7 +121,7 @@ func (l looker) look(op doLook) lookDone {
 }
 
 func (l looker) close(op doClose) closeDone {
-	done := closeDone{look: transaction.Look{Asked: op.asked, Text: map[string]rules.SavedChain{}}}
+	done := closeDone{expect: op.doubts.Expect, look: transaction.Look{Asked: op.asked, Text: map[string]rules.SavedChain{}}}
 	if op.scan != nil {
 		done.look.Scan = *op.scan
 	} else if done.look.Scan, done.err = l.sc.Scan(l.ctx, l.id, op.asked...); done.err != nil {
@@ -127,12 +130,12 @@ func (l looker) close(op doClose) closeDone {
 	pulse := done.look.Scan.Pulse
 	text := slices.Clone(op.doubts.Text)
 	if len(op.doubts.Expect) > 0 {
-		expected, err := l.sc.Expect(l.ctx, l.id, op.doubts.Expect)
-		if err != nil && !errors.Is(err, dataplane.ErrNoScratch) {
+		expected, err := l.expect(op)
+		done.look.Expected = expected
+		if err != nil {
 			done.err = err
 			return done
 		}
-		done.look.Expected = expected
 		var differ []string
 		for _, c := range op.doubts.Expect {
 			seen, there := done.look.Scan.Chains[c.Name]
@@ -171,6 +174,25 @@ func (l looker) close(op doClose) closeDone {
 	return done
 }
 
+// expect finds out what is not known yet of what chains should look like.
+func (l looker) expect(op doClose) (map[string]rules.SavedChain, error) {
+	expected := map[string]rules.SavedChain{}
+	maps.Copy(expected, op.known)
+	rest := slices.DeleteFunc(slices.Clone(op.doubts.Expect), func(c rules.Chain) bool {
+		_, known := op.known[c.Name]
+		return known
+	})
+	if len(rest) == 0 {
+		return expected, nil
+	}
+	more, err := l.sc.Expect(l.ctx, l.id, rest)
+	maps.Copy(expected, more)
+	if errors.Is(err, dataplane.ErrNoScratch) {
+		err = nil
+	}
+	return expected, err
+}
+
 func (l looker) verify(op doVerify) verifyDone {
 	done := verifyDone{op: op}
 	scan, err := l.sc.Scan(l.ctx, l.id, op.chains...)
@@ -190,7 +212,7 @@ func (l looker) verify(op doVerify) verifyDone {
 			}
 			asked = slices.DeleteFunc(slices.Clone(asked), func(name string) bool { return slices.Contains(op.kernel, name) })
 		}
-		done.closed = l.close(doClose{op.doubts, &own, asked})
+		done.closed = l.close(doClose{op.doubts, &own, asked, op.known})
 	}
 	return done
 }
