@@ -2,7 +2,12 @@
 
 package rules
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
 
 func TestSeveral(t *testing.T) {
 	for text, want := range map[string]bool{
@@ -24,5 +29,27 @@ func TestSeveral(t *testing.T) {
 		if got := MustParseRule(text).Several(); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
+	}
+}
+
+// The quick look at the words never overlooks what the rule's options say.
+func TestPropertySeveral(t *testing.T) {
+	words := []string{"-s", "-d", "!", "10.0.0.1", "10.0.0.0/8", "::1", "host", "10.0.0.1,10.0.0.2", "a,b", "-p", "tcp", "-j", "ACCEPT",
+		"-s10.0.0.1,10.0.0.2", "-dhost", "-fs", "--source", "--src", "--so", "--source=host", "--dst", "--d", "--destination", "--dport",
+		"--sport", "--dports", "--state", "-m", "comment", "--comment", "\"-s", "x\"", "--dst-type", "--set", "\"10.0.0.1\"", "\"-s\"", "-4s"}
+	checked := 0
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 1, 8).Draw(t, "words"), " ")
+		r, err := ParseRule(text)
+		if err != nil {
+			return
+		}
+		checked++
+		if r.several() && plainAddresses(r.text) {
+			t.Fatalf("%q: overlooked", text)
+		}
+	})
+	if checked == 0 {
+		t.Error("no rule was accepted")
 	}
 }

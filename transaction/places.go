@@ -154,13 +154,22 @@ func reachedFrom(name string, sources func(string) iter.Seq[string]) rules.Hooks
 // chain judges rules of one chain at the hooks given.
 func (j *placeJudge) chain(c *chain, rs []rules.Rule, hooks rules.Hooks) {
 	places := placesOf(c, hooks)
-	for _, r := range rs {
+	from, to := 0, len(rs) // of which nothing is known
+	if was := j.t.s.chains[c.name]; was.taken() && hooks == reachedFrom(c.name, j.t.s.sources) {
+		from, to = span(was.written, rs)
+	}
+	for i, r := range rs {
 		if p, err := j.refusal(c, r, hooks, places); err != nil {
 			j.refuse(c, r, p, err)
-		} else if j.t.s.cfg.Kinds {
+		} else if j.t.s.cfg.Kinds && i >= from && i < to {
 			j.sample(c, r, places)
 		}
 	}
+}
+
+// taken tells whether the kernel holds the rules of ours that a chain was written with.
+func (c *chain) taken() bool {
+	return c.exists() && c.content == Ours && !c.blind && !c.isRead && !c.isSaved
 }
 
 // refusal returns why a rule is not taken in a chain that these hooks reach, and where.

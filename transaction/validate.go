@@ -56,11 +56,29 @@ func (t *Txn) checkRewrite(m Message, b RewriteChains) *Error {
 		if have := t.get(c.Name); have.exists() && have.content != Foreign && t.holds(have, c.Rules) {
 			continue // the kernel has taken them
 		}
-		if err := t.checkRules(m, c.Name, c.Rules); err != nil {
+		rs := c.Rules
+		if have := t.get(c.Name); have != nil && have.wanted {
+			from, to := span(have.rules, rs)
+			rs = rs[from:to]
+		}
+		if err := t.checkRules(m, c.Name, rs); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// span is where rules are new: from and to, less what they have at their beginning and at their
+// end in common with what was there.
+func span(was, rs []rules.Rule) (from, to int) {
+	to = len(rs)
+	for from < min(len(was), to) && was[from].String() == rs[from].String() {
+		from++
+	}
+	for was = was[from:]; len(was) > 0 && to > from && was[len(was)-1].String() == rs[to-1].String(); to-- {
+		was = was[:len(was)-1]
+	}
+	return from, to
 }
 
 func (t *Txn) checkDelete(m Message, b DeleteChains) *Error {
