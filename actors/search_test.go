@@ -283,7 +283,7 @@ func TestKernelConflict(t *testing.T) {
 }
 
 // What is too large is remembered: the next batch is cut before it is sent.
-func TestTooLargeIsRemembered(t *testing.T) {
+func TestR107TooLargeIsRemembered(t *testing.T) {
 	b := newBench(t, dataplane.NFT, transaction.Config{})
 	refused := 0
 	b.sim.Hook = func(c dataplane.Call) error {
