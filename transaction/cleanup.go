@@ -62,11 +62,11 @@ func (t *Txn) hookOnly(source, name string) bool {
 	return c.builtin && !slices.Contains(c.hidden, name)
 }
 
-// unhook takes the rules of built-in chains out that lead to orphans which can go then, and
-// those of kernel chains that an earlier run left.
+// unhook takes the rules of built-in chains out that lead to orphans which can go then, or to
+// deleted chains that are back, and those of kernel chains that an earlier run left.
 func (t *Txn) unhook() {
 	t.sweepLeftovers()
-	for _, name := range t.orphansToDelete(true) {
+	for _, name := range append(t.orphansToDelete(true), t.comeBack()...) {
 		for source := range t.strangers.sources(name) {
 			if c := t.get(source); c.builtin {
 				c = t.edit(source)
@@ -75,4 +75,18 @@ func (t *Txn) unhook() {
 			}
 		}
 	}
+}
+
+// comeBack returns the deleted chains that somebody has brought back, of those that the batch
+// looks at. Nothing led to them when they were deleted, so that he has brought back what leads
+// to them now as well, as who restores a table does that he saved earlier. To leave it would
+// drop what comes that way.
+func (t *Txn) comeBack() []string {
+	var out []string
+	for _, name := range t.queue {
+		if t.s.buried[name] && t.get(name).exists() && t.get(name).content == Condemned && t.needs.len(name) == 0 {
+			out = append(out, name)
+		}
+	}
+	return out
 }

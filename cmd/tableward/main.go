@@ -75,6 +75,6 @@ Each flag can be given in the environment too: --log-level as TABLEWARD_LOG_LEVE
 			return fromEnvironment(cmd.Flags(), os.LookupEnv)
 		},
 	}
-	root.AddCommand(a.applyCommand(), a.diffCommand(), a.checkCommand(), a.runCommand(), a.cleanupCommand(), newReplayCommand(), newDemoCommand(), versionCommand())
+	root.AddCommand(a.applyCommand(), a.diffCommand(), a.checkCommand(), a.runCommand(), a.cleanupCommand(), a.doctorCommand(), newReplayCommand(), newDemoCommand(), versionCommand())
 	return root
 }

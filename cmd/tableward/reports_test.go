@@ -110,7 +110,8 @@ esac
 // flag where it would take the lock that all share, and to save, which takes none. Nothing is
 // listed (-L, -S), checked (-C) or changed by a tool of one rule, which would take the lock
 // without a word, and whose text differs with each release.
-func TestR08EveryCallOfATool(t *testing.T) {
+// R34, R35: nobody asks a tool whether a rule exists (-C), which some answer wrongly.
+func TestR08R34R35EveryCallOfATool(t *testing.T) {
 	for _, b := range []dataplane.Backend{dataplane.NFT, dataplane.Legacy} {
 		t.Run(string(b), func(t *testing.T) {
 			n := newNamespace(t, b) // made by the real tools, and where a real tool would harm nobody
@@ -122,8 +123,8 @@ func TestR08EveryCallOfATool(t *testing.T) {
 			commands := map[string][][]string{
 				"apply": {append(n.flags(), "--prune", "--prefix", "tw-", file)}, "diff": {append(n.flags(), file)},
 				"check": {append(n.flags(), file)}, "run": {append(n.flags(), file)},
-				"cleanup": {append(n.flags(), "--prefix", "tw-")},
-				"replay":  {{log}, {"--kernel", log}}, "demo": {{"../../testdata/demo/egress.log"}}, "version": {nil},
+				"cleanup": {append(n.flags(), "--prefix", "tw-")}, "doctor": {append(n.flags(), "--prefix", "tw-")},
+				"replay": {{log}, {"--kernel", log}}, "demo": {{"../../testdata/demo/egress.log"}}, "version": {nil},
 			}
 			for _, c := range (&app{}).rootCommand().Commands() {
 				lines, known := commands[c.Name()]

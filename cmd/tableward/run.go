@@ -27,7 +27,8 @@ to stop. Files are read as by apply; each is an owner's.
 SIGHUP reads the files again: what is new or changed is sent, and what an earlier version
 had and this one has not is withdrawn. A file that is refused then keeps its previous
 version; one that has gone from a DIR is withdrawn. With --strict, a refused file leaves
-everything as it is. SIGTERM and SIGINT answer what is under way and end, and leave the rules
+everything as it is. The tables are then repaired at once, and standard error says what was
+repaired. SIGTERM and SIGINT answer what is under way and end, and leave the rules
 in the kernel; a second one ends at once.
 
 At the start nothing that works is cut: chains of an earlier run (see --prefix) keep their

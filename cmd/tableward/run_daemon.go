@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -48,6 +49,7 @@ type daemon struct {
 	withdrawn []*wish // by the last version
 	byID      map[answerKey]*wish
 
+	mended  map[string]time.Time    // when a repair was told last, by table and chain
 	lastErr map[rules.TableID]error // of the last operation on a table, when that was no message's fault
 	resting map[rules.TableID]error // tables that are tried again after a rest
 	said    string                  // the last line about being ready
@@ -69,7 +71,7 @@ func newDaemon(ctx context.Context, f *flags, args []string, stderr io.Writer) *
 	return &daemon{
 		ctx: ctx, flags: f, args: args, stderr: w, log: f.logger(w), inbox: inbox{poke: make(chan struct{}, 1)},
 		folders: map[string]bool{}, set: &fileSet{}, owners: map[string]bool{}, inSync: map[string]bool{},
-		byID: map[answerKey]*wish{}, lastErr: map[rules.TableID]error{}, resting: map[rules.TableID]error{},
+		byID: map[answerKey]*wish{}, mended: map[string]time.Time{}, lastErr: map[rules.TableID]error{}, resting: map[rules.TableID]error{},
 	}
 }
 
@@ -186,7 +188,7 @@ func (d *daemon) loop(signals <-chan os.Signal) (int, error) {
 	}
 }
 
-// reload reads the files again and sends what has changed.
+// reload reads the files again, sends what has changed, and has all tables repaired now.
 func (d *daemon) reload() {
 	ctx, cancel := context.WithTimeout(d.ctx, d.flags.timeout)
 	defer cancel()
@@ -198,6 +200,23 @@ func (d *daemon) reload() {
 	}
 	d.said = ""
 	d.send(set, l)
+	d.resync()
+}
+
+// resync has each table of the files looked at and repaired, without waiting. Every repair of it
+// is told.
+func (d *daemon) resync() {
+	clear(d.mended)
+	tables := map[rules.TableID]bool{}
+	for _, m := range d.set.messages() {
+		tables[m.Table] = true
+	}
+	for id := range tables {
+		refresh := transaction.Message{ID: fmt.Sprintf("resync@%d", d.version), Body: transaction.Refresh{}}
+		if err := d.rt.Tell(id, refresh); err != nil {
+			d.inbox.fatal(err)
+		}
+	}
 }
 
 // stop answers what is under way and ends the runtime. The rules stay. A further signal cuts

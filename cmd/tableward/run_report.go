@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tableward/tableward/actors"
 	"github.com/tableward/tableward/dataplane"
@@ -70,7 +71,21 @@ func (d *daemon) hear(e actors.Event) {
 		d.resting[e.Table] = d.lastErr[e.Table]
 	case actors.EventAnswer, actors.EventLate:
 		d.answered(*e.Answer)
+	case actors.EventRepaired:
+		d.sayRepaired(e)
 	}
+}
+
+// sayRepaired tells that what others broke is mended: of one chain once a minute, since
+// somebody may fight for it.
+func (d *daemon) sayRepaired(e actors.Event) {
+	const rest = time.Minute
+	key := e.Table.String() + " " + e.Drift.Chain
+	if last, told := d.mended[key]; told && time.Since(last) < rest {
+		return
+	}
+	d.mended[key] = time.Now()
+	d.say("repaired: table %s: %v", e.Table, e.Drift)
 }
 
 // isTrouble tells whether an operation failed by no message's fault.
