@@ -150,9 +150,9 @@ func (k *Kernel) Restore(ctx context.Context, id rules.TableID, input []byte) er
 			return err
 		}
 		k.stats.runs.Add(1)
-		deaf := k.pulse.begin(k, id, input)
+		k.pulse.begin(k, id)
 		re := k.restoreLive(ctx, t, id, input)
-		k.pulse.end(k, t, id, input, deaf, re)
+		k.pulse.end(k, t, id, re)
 		return re
 	})
 	if re = k.explain(re); re != nil {

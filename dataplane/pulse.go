@@ -3,7 +3,6 @@
 package dataplane
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -71,13 +70,11 @@ type pulses struct {
 	legacy legacyPulse
 
 	watches watches
-	ears    []*ear
 
 	// for tests
 	buffer int           // of netlink sockets, in bytes; 0 is the default of the kernel
 	tick   time.Duration // between two looks of Watch on legacy; 0 is a second
 	begun  func()        // called when Watch will miss nothing any more
-	deaf   func()        // called while nobody listens, before a large block
 }
 
 // of returns a table's pulse.
@@ -123,35 +120,20 @@ func (p *pulses) own(pid int) bool {
 // begin is called before a block is given to a tool: with the xtables lock held, if that is
 // ours to hold. What others have done until then is noticed here, so that it is not taken for
 // what the block does.
-//
-// It tells what end is to be given.
-func (p *pulses) begin(k *Kernel, id rules.TableID, input []byte) (deaf bool) {
+func (p *pulses) begin(k *Kernel, id rules.TableID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forget()
-	if k.backend == NFT {
-		deaf = p.nftDeafen(k, bytes.Count(input, []byte("\n")))
-	}
-	if deaf && p.deaf != nil {
-		p.deaf()
-	}
 	p.blocks++
 	if k.backend == Legacy {
 		p.legacyBegin(k, id)
 	}
-	return deaf
 }
 
 // end is called when the tool has answered, with the lock still held.
-func (p *pulses) end(k *Kernel, t toolset, id rules.TableID, input []byte, deaf bool, re *RestoreError) {
+func (p *pulses) end(k *Kernel, t toolset, id rules.TableID, re *RestoreError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.nft.deaf && re == nil && commits(input) {
-		p.nft.sure++
-	}
-	if deaf {
-		p.nftUndeafen(k)
-	}
 	if k.backend == Legacy {
 		p.legacyEnd(k, id)
 	}

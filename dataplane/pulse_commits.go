@@ -47,7 +47,7 @@ func openCommits(ns *namespace, buffer int) (int, error) {
 		err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 	}
 	if err == nil {
-		err = listen(fd, unix.NETLINK_ADD_MEMBERSHIP)
+		err = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, groupNFTables)
 	}
 	if err != nil {
 		if fd >= 0 {

@@ -16,9 +16,3 @@ func SetWatchBegun(k *Kernel, f func()) { k.pulse.begun = f }
 
 // LockHeld tells whether somebody holds the xtables lock.
 func LockHeld(k *Kernel) bool { return flockHolder(k.lock.path) != 0 }
-
-// SetDeafened sets what is called when nobody listens, before a large block.
-func SetDeafened(k *Kernel, f func()) { k.pulse.deaf = f }
-
-// CommitsSurely tells whether nft surely makes one commit of a block that it takes.
-var CommitsSurely = commits

@@ -29,7 +29,6 @@ type nftPulse struct {
 	fd   int
 	buf  [maxCommit]byte
 	nftCount
-	nftDeaf
 }
 
 // nftCount is what has been made of the messages. A generation that has been counted once, be

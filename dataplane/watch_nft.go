@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,8 +28,6 @@ func (k *Kernel) watchNFT(ctx context.Context, notify func(Change)) error {
 	defer f.Close()
 	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) }) // a socket has deadlines
 	defer stop()
-	end := p.hears(fd, func(gen uint32) { notify(Change{Generation: uint64(gen), At: time.Now()}) })
-	defer end()
 	if p.begun != nil {
 		p.begun()
 	}
@@ -59,20 +56,6 @@ func (k *Kernel) watchNFT(ctx context.Context, notify func(Change)) error {
 			}
 		}
 		notify(Change{Generation: p.latest(k), At: time.Now()})
-	}
-}
-
-// hears has a socket not listen while large blocks are written, until the function that it
-// returns is called.
-func (p *pulses) hears(fd int, missed func(gen uint32)) (end func()) {
-	e := &ear{fd, missed}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ears = append(p.ears, e)
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.ears = slices.DeleteFunc(p.ears, func(o *ear) bool { return o == e })
 	}
 }
 
