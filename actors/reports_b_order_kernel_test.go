@@ -59,14 +59,16 @@ func TestR22OrderAndDoublesAreDrift(t *testing.T) {
 }
 
 // R23: nobody has changed anything, so nothing is written, however often the table is looked
-// at, by a program that starts anew as well; comments of several words do not confuse it.
+// at, by a program that starts anew as well; comments of several words do not confuse it, nor
+// do rules that are not read back as they were written.
 // What is not there can be deleted and removed without a write.
 func TestR23UnchangedTableIsNotWritten(t *testing.T) {
 	eachHost(t, actors.Options{Refresh: -1}, func(t *testing.T, h *host) {
 		h.id.Name = "nat"
+		const hook = `-p udp --dport 53 -m comment --comment "flanneld masq" -j tw-POSTRTG`
 		wishes := []transaction.Message{
-			writes("chain", "tw-POSTRTG", masq(h.id.IPVersion)...),
-			{ID: "hook", Body: transaction.InsertRule("POSTROUTING", rule(`-m comment --comment "flanneld masq" -j tw-POSTRTG`), transaction.InsertTop)},
+			writes("chain", "tw-POSTRTG", append(masq(h.id.IPVersion), "-p tcp --dport 80 -j RETURN")...),
+			{ID: "hook", Body: transaction.InsertRule("POSTROUTING", rule(hook), transaction.InsertTop)},
 			{ID: "delete", Body: transaction.DeleteChains{Chains: []string{"tw-never"}}},
 			{ID: "remove", Body: transaction.RemoveRule("POSTROUTING", rule(`-m comment --comment "never there" -j MASQUERADE`), false)},
 		}
