@@ -3,8 +3,10 @@
 package actors_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tableward/tableward/actors"
 	"github.com/tableward/tableward/dataplane"
@@ -94,5 +96,47 @@ func TestRuleOfSeveralIsNotEdited(t *testing.T) {
 	want := "-s 10.0.0.1/32 -j ACCEPT\n-s 10.0.0.2/32 -j ACCEPT\n-p tcp -j ACCEPT\n-p icmp -j ACCEPT"
 	if got := b.chain(); got != want {
 		t.Errorf("%s\nwant:\n%s", got, want)
+	}
+}
+
+// Nobody is blamed for a chain of ours that a stranger takes away between the look and the block,
+// however often he does: the message is tried until it lands.
+func TestTakenAwayBeforeTheBlock(t *testing.T) {
+	const n = 8
+	for _, when := range []dataplane.Op{dataplane.OpRestore, dataplane.OpPulse} {
+		b := newScanBench(t, "-j ACCEPT")
+		var jumps []string
+		for i := range n {
+			name := fmt.Sprintf("tw-b%d", i)
+			b.write(name, name, "-p tcp -j ACCEPT")
+			jumps = append(jumps, "-j "+name)
+		}
+		b.m.Settle()
+		taken, blocks := 0, 0
+		b.sim.Hook = func(call dataplane.Call) error {
+			if call.Op == dataplane.OpRestore {
+				blocks++
+			}
+			if call.Op != when || taken == n || when == dataplane.OpPulse && taken > blocks {
+				return nil
+			}
+			name := fmt.Sprintf("tw-b%d", taken)
+			taken++
+			return b.sim.Load(rules.IPv4, []byte("*filter\n-F "+name+"\n-X "+name+"\nCOMMIT\n"))
+		}
+		b.send("jumps", transaction.RewriteChains{Chains: []rules.Chain{chainOf("tw-a", jumps...)}})
+		b.m.Settle()
+		b.m.Advance(time.Minute)
+		b.sim.Hook = nil
+		b.send("look", transaction.Refresh{})
+		b.m.Settle()
+		if taken == 0 || when == dataplane.OpRestore && taken != n || b.answers["jumps"] != "applied" || b.chain() != strings.Join(jumps, "\n") {
+			t.Errorf("%v: %d taken, %s %v, tw-a holds\n%s", when, taken, b.answers["jumps"], b.errs["jumps"], b.chain())
+		}
+		for i := range n {
+			if !strings.Contains(b.sim.Save(filter4), fmt.Sprintf("-A tw-b%d -p tcp -j ACCEPT\n", i)) {
+				t.Errorf("%v: tw-b%d is not as it was", when, i)
+			}
+		}
 	}
 }

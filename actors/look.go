@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -262,6 +263,23 @@ func (c *core) overtaken(re *dataplane.RestoreError) bool {
 	if i := re.Line - 2; i >= 0 && i < len(plan.Modify.Lines) {
 		l := plan.Modify.Lines[i]
 		return l.Command == rules.DeleteIndex || l.Index > 0 && strings.Contains(re.Reason, "Index of ")
+	}
+	return false
+}
+
+// quotedName is a name in the words of a tool: "Chain 'tw-a' does not exist", "Couldn't load
+// target `tw-a'".
+var quotedName = regexp.MustCompile("['`]([^'` ]+)'")
+
+// takenAway tells whether a block was refused for want of a chain of ours that is believed to
+// be there.
+func (c *core) takenAway(re *dataplane.RestoreError) bool {
+	for _, m := range quotedName.FindAllStringSubmatch(re.Reason, -1) {
+		switch c.state.ContentOf(m[1]) {
+		case transaction.Absent, transaction.Foreign:
+		default:
+			return true
+		}
 	}
 	return false
 }

@@ -272,7 +272,14 @@ func (c *core) onRestore(e restoreDone) []effect {
 		return c.lookAtPlan()
 	}
 	r.err = re
-	if e.shaken && r.shakes < mostLooks && (re.Class == dataplane.Rejected || r.shakes == 0) {
+	// What was read may have been changed before the block was sent, or meanwhile.
+	shaken := e.shaken || e.pulse != 0 && c.eyes.pulse != 0 && e.pulse != c.eyes.pulse
+	taken := shaken && c.takenAway(re)
+	if taken && r.shakes >= mostLooks {
+		c.stale = true
+		return c.rest() // somebody does that again and again: nobody is blamed for it
+	}
+	if shaken && r.shakes < mostLooks && (taken || re.Class == dataplane.Rejected || r.shakes == 0) {
 		// Somebody has written meanwhile, and may have taken away what a message jumps to.
 		// (On legacy a refusal without a line counts as such a change itself.)
 		r.shakes++
