@@ -51,20 +51,31 @@ func (r *reporter) failed(now time.Time, input []byte, err error) {
 	if errors.As(err, &re) {
 		class, reason, line = re.Class.String(), re.Reason, re.Line
 	}
-	t := r.of(class + " " + withoutNumbers(reason))
-	if !t.at.IsZero() && now.Sub(t.at) < t.every {
-		t.omitted++
+	omitted, ok := r.due(now, class+" "+withoutNumbers(reason))
+	if !ok {
 		return
 	}
 	e := r.log.Info().Str("class", class).Str("reason", cut(reason, 4*reportLine))
 	if line > 0 {
 		e = e.Int("line", line).Strs("block", around(input, line))
 	}
-	if t.omitted > 0 {
-		e = e.Int("omitted", t.omitted)
+	if omitted > 0 {
+		e = e.Int("omitted", omitted)
 	}
 	e.Msg("a block was not applied")
+}
+
+// due tells whether something of a kind is to be told now, and how often it was not since the
+// last time: of each kind more and more rarely.
+func (r *reporter) due(now time.Time, kind string) (omitted int, ok bool) {
+	t := r.of(kind)
+	if !t.at.IsZero() && now.Sub(t.at) < t.every {
+		t.omitted++
+		return 0, false
+	}
+	omitted = t.omitted
 	*t = report{at: now, every: min(max(2*t.every, reportEvery), reportRarely)}
+	return omitted, true
 }
 
 // of returns what is known of a kind of failure.

@@ -50,7 +50,7 @@ func TestLogOfAFailingBatchIsSmall(t *testing.T) {
 				}
 				rt := newRuntime(t, sim, actors.Options{
 					Table:  transaction.Config{Prefixes: []string{"tw-"}},
-					Logger: zerolog.New(zerolog.SyncWriter(&log)).Level(zerolog.DebugLevel), Refresh: time.Second,
+					Logger: zerolog.New(zerolog.SyncWriter(&log)).Level(zerolog.DebugLevel), Refresh: 5 * time.Second,
 				})
 				var msgs []transaction.Message
 				for i := range 500 {

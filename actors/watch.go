@@ -89,6 +89,7 @@ type watcher struct {
 	damp    time.Duration // between two looks, while somebody fights us
 	drifted time.Time     // when drift was found last
 	fought  bool          // it was told that somebody fights us
+	log     reporter      // of drift, by its words
 }
 
 // changed notes that somebody has written, and has the table looked at.
@@ -180,7 +181,16 @@ func (s *shell) tellDrifts(drifts []Drift) {
 	w.drifted = now
 	switch {
 	case w.damp < mostDamp:
-		log.Msg("drift: " + drifts[0].Drift.String())
+		said := drifts[0].Drift.String()
+		omitted, ok := w.log.due(now, said)
+		if !ok {
+			log.Discard().Send()
+			break
+		}
+		if omitted > 0 {
+			log = log.Int("omitted", omitted)
+		}
+		log.Msg("drift: " + said)
 	case !w.fought:
 		w.fought = true
 		log.Msg("somebody fights for this table: it is repaired once a second now; drift: " + drifts[0].Drift.String())

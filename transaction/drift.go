@@ -22,6 +22,7 @@ type Drift struct {
 	// another place. A rule that was changed is one that is missing and one that is extra. All
 	// are 0 when what differs cannot be told.
 	Missing, Extra, Doubled, Moved int
+	Above                          string // the rule at the head of a kernel chain, where one of ours should be
 }
 
 // String says it in words.
@@ -44,6 +45,9 @@ func (d Drift) String() string {
 	count(d.Extra, "added")
 	count(d.Doubled, "doubled")
 	count(d.Moved, "out of place")
+	if d.Above != "" {
+		what = append(what, "at the head is "+d.Above)
+	}
 	if d.Policy != "" {
 		what = append(what, "its policy is "+d.Policy)
 	}
@@ -88,6 +92,9 @@ func (t *Txn) driftOf(c, base *chain) (Drift, bool) {
 				want = append(want, r.Text)
 			}
 			compare(&d, have, want)
+			if d.Moved > 0 && len(want) > 0 && have[0] != want[0] && slices.Contains(have, want[0]) {
+				d.Above = have[0]
+			}
 		}
 		return d, d != Drift{Chain: c.name}
 	case c.content == Absent:

@@ -67,7 +67,7 @@ func (s *State) Doubts(scan rules.Snapshot) Doubts {
 func (s *State) leadsToOurs(seen rules.SavedChain) bool {
 	return slices.ContainsFunc(seen.Jumps, func(to string) bool {
 		c := s.chains[to]
-		return c != nil && c.ours || s.oursByName(to)
+		return c != nil && c.ours || s.oursByName(to) || s.buried[to]
 	})
 }
 
