@@ -60,7 +60,7 @@ func (f *fight) act(w *hostileWriter, begin time.Time, form hostileForm) {
 	defer tick.Stop()
 	for {
 		passed := time.Since(begin)
-		if passed >= form.lasts && (w.enough(form) || passed >= 2*form.lasts) {
+		if passed >= form.lasts && (w.enough(form) || passed >= 8*form.lasts) {
 			return
 		}
 		<-tick.C
