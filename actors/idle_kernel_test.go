@@ -56,7 +56,9 @@ func TestIdleCostsNothing(t *testing.T) {
 				}
 			}()
 			h.ask(transaction.Refresh{}) // what was written is verified by it
-			if full { // idle only once what comes after a write is over: further looks, and the end of a tool held for more, whose time counts as used then
+			if full {
+				// It is idle once what comes after a write is over: further looks, and the end of
+				// tools, whose time counts as used only then.
 				<-time.After(2 * refresh)
 			}
 			before, runs := h.status(), h.k.Stats().Runs
