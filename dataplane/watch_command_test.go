@@ -3,6 +3,7 @@
 package dataplane
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -42,6 +43,13 @@ func TestCommandLine(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 	pid, whole := cmd.Process.Pid, `sh -c read x two words\n`
+	for { // a process has its name a moment before its command line
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil {
+			t.Fatal(err)
+		} else if len(line) > 0 {
+			break
+		}
+	}
 	if name, line, found := process(pid, ""); !found || name != "sh" || line != whole {
 		t.Errorf("%q %q %v", name, line, found)
 	}
