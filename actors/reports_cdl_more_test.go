@@ -35,6 +35,16 @@ func TestR104FiveIdleMinutes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim := dataplane.NewSim(dataplane.NFT)
+				var mu sync.Mutex // guards the next two
+				idle, calls := false, map[dataplane.Op]int{}
+				sim.Hook = func(c dataplane.Call) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if idle {
+						calls[c.Op]++
+					}
+					return nil
+				}
 				rt := newRuntime(t, of(sim), actors.Options{Refresh: time.Minute, NoJitter: true})
 				var msgs []transaction.Message
 				for n := range 200 {
@@ -45,13 +55,13 @@ func TestR104FiveIdleMinutes(t *testing.T) {
 					t.Fatal(err, as)
 				}
 				time.Sleep(150 * time.Second) // what was written is verified
-				calls := map[dataplane.Op]int{}
-				sim.Hook = func(c dataplane.Call) error {
-					calls[c.Op]++
-					return nil
-				}
+				mu.Lock()
+				idle = true
+				mu.Unlock()
 				time.Sleep(5 * time.Minute)
 				settleDeadLetters(t, rt)
+				mu.Lock()
+				defer mu.Unlock()
 				want := map[dataplane.Op]int{map[string]dataplane.Op{"scans": dataplane.OpPulse, "reads": dataplane.OpRead}[name]: 5}
 				if diff := cmp.Diff(want, calls); diff != "" {
 					t.Errorf("calls (-want +got):\n%s", diff)
